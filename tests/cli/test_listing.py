@@ -12,10 +12,9 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.folder import CREATED, RunFolder
 from refusal_index.data.run_sets import folders_below, runs_below
-from refusal_index.findings.run_list import ListedRun, listed_runs
+from refusal_index.findings.run_list import listed_runs
 from refusal_index.render.format import Table
 from refusal_index.render.run_list import run_list_blocks
-from refusal_index.stats import Estimate
 
 BROKEN = {"broken": "{", "foreign": None, "empty": None}
 
@@ -47,8 +46,8 @@ def test_end_to_end_runs_are_listed_with_the_results_of_show(folder, command):
     }
     run = ri.open_run(folder / "one")
     index = run.summary.index
-    assert listed["one"]["index"]["estimate"] == pytest.approx(index.estimate)
-    assert listed["one"]["index"]["low"] == pytest.approx(index.low)
+    assert listed["one"]["refusal_index"]["estimate"] == pytest.approx(index.estimate)
+    assert listed["one"]["refusal_index"]["low"] == pytest.approx(index.low)
     assert (listed["one"]["model"], listed["one"]["dataset"]) == (run.model, run.dataset)
     assert listed["one"]["n"] == listed["one"]["asked"] == run.summary.variants[0].table.n
     created = datetime.fromisoformat(listed["one"]["created"])
@@ -81,14 +80,14 @@ def test_end_to_end_a_folder_of_runs_is_reported_in_one_page_without_the_broken_
 
 
 def test_theory_the_folder_of_a_run_stands_for_itself(folder):
-    assert list(folders_below(folder / "one")) == [folder / "one"]
+    assert folders_below(folder / "one") == [folder / "one"]
     assert runs_below(folder / "one") == []
-    assert [run.folder for run in listed_runs(folder / "one")] == [folder / "one"]
+    assert [run["folder"] for run in listed_runs(folder / "one")] == [str(folder / "one")]
 
 
 def test_theory_a_linked_run_is_listed_once(folder):
     (folder / "zlink").symlink_to("one", target_is_directory=True)
-    names = [run.folder.name for run in listed_runs(folder)]
+    names = [Path(run["folder"]).name for run in listed_runs(folder)]
     assert names.count("one") + names.count("zlink") == 1
 
 
@@ -98,19 +97,35 @@ def test_end_to_end_a_date_that_is_no_text_is_an_error_of_that_run(folder):
     document["about"][CREATED] = 7
     path.write_text(json.dumps(document))
     (run,) = listed_runs(folder / "one")
-    assert run.status == "unreadable"
-    assert "created" in str(run.error)
+    assert run["status"] == "unreadable"
+    assert "created" in run["error"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_property_a_row_fits_the_terminal_and_shows_missing_grades(width):
     name = "a-rather-long-name-of-a-model-and-its-settings-3f2a91bc"
-    run = ListedRun(
-        Path("runs", name), name, name, "2026-11-28T22:00:00+00:00", 4326, 4300, Estimate(0.4, -0.1, 0.5), 0.95, "high"
-    )
+    index = {"estimate": 0.4, "low": -0.1, "high": 0.5, "status": "ok", "reason": None}
+    of_run = {"status": "incomplete", "lacks": "high, 26 of 4,326 questions not scored", "confidence_level": 0.95}
+    names = {"folder": f"runs/{name}", "model": name, "dataset": name, "created": "2026-11-28T22:00:00+00:00"}
+    run = {**names, **of_run, "asked": 4326, "n": 4300, "refusal_index": index}
     table, *lines = run_list_blocks(Path("runs"), [run], width)
     assert isinstance(table, Table)
-    assert max(map(len, table.lines())) <= max(width, 75)
+    assert max(map(len, table.lines())) <= max(width, 73)
     assert "4,300/4,326" in table.rows[0]
     assert table.rows[0][-1] == "2026-11-28"
     assert any("incomplete: high" in line for line in lines)
+
+
+def test_theory_ri_is_that_over_all_prompts_and_none_if_that_is_unknown(folder):
+    path = RunFolder(folder / "one").summary
+    document = json.loads(path.read_text())
+    first = document["variants"][0]
+    second = {**first, "variant": "other", "n": first["n"] - 1}
+    joint = {**document, "variants": [first, second], "pooled": []}
+    path.write_text(json.dumps(joint))
+    (run,) = listed_runs(folder / "one")
+    assert run["refusal_index"]["estimate"] is None, "that of one prompt is not that of both"
+    assert (run["n"], run["asked"]) == (first["n"] - 1, first["completeness"]["asked"])
+    path.write_text(json.dumps({**document, "variants": [], "pooled": []}))
+    (run,) = listed_runs(folder / "one")
+    assert run["status"] == "unreadable"

@@ -276,7 +276,7 @@ def test_folder_of_runs_that_is_not_a_set_stands_for_all_of_them_where_one_is_no
         folder_with(tmp_path / "runs" / name, table_of(0.5, 1, model=name))
     (tmp_path / "runs" / "foreign").mkdir()
     assert [run.label for run in read_runs([tmp_path / "runs"])] == ["one", "two"]
-    with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*runs/\*/"):
+    with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one, such as .*runs/one"):
         open_run(tmp_path / "runs")
 
 

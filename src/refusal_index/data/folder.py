@@ -39,7 +39,7 @@ from refusal_index.data.run_json import (
     check_types,
     refuse_other_settings,
 )
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.data.tables import cannot_be_read
 from refusal_index.errors import OutcomeTableError, RunFolderError, shortened
 
@@ -227,14 +227,9 @@ class RunFolder:
         """Describe what was found instead of a run's folder."""
         if self.path.is_file():
             return "got a file; name the folder that 'refusal-index run' made"
-        members = set_members(self.path)
-        if members:
-            named = [f"{member.folder} ({member.model} on {member.dataset})" for member in members[:5]]
-            more = f"; and {len(members) - 5} more" if len(members) > 5 else ""
-            return f"found a set of {len(members)} runs; name one of them: {'; '.join(named)}{more}"
-        runs = len(list(self.path.glob("*/run.json")))
+        runs = runs_below(self.path)
         if runs:
-            return f"found a folder of {runs} runs; name one or all of them, as in {self.path}/*/"
+            return f"found a folder of {len(runs)} runs; name one, such as {runs[0]} ('refusal-index runs' lists them)"
         return "found no run.json in it"
 
     def _refuse_foreign(self) -> None:
