@@ -302,9 +302,9 @@ def test_folder_outside_the_set_is_not_a_member(run_set, folder):
     assert set_members(run_set) == ()
 
 
-def test_set_given_instead_of_a_run_lists_its_runs(run_set):
+def test_set_given_instead_of_a_run_names_one_of_its_runs(run_set):
     with pytest.raises(RunFolderError, match=r"a folder of 2 runs; name one, such as .*set/one"):
         RunFolder(run_set).read_settings()
     write_summary(run_set, {f"run{number}": (f"m{number}", "d") for number in range(7)})
-    with pytest.raises(RunFolderError, match=r"a set of 7 runs; .*run4 \(m4 on d\); and 2 more$"):
+    with pytest.raises(RunFolderError, match=r"a folder of 7 runs; name one, such as .*set/run0 "):
         RunFolder(run_set).read_settings()
