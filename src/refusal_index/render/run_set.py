@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.findings.conclusions import summary_caveats
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.summary import INCOMPLETE, Summary
@@ -48,7 +49,7 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
     if not summaries:
         return
     yield run_table(
-        summaries[0].analysis.confidence_level,
+        summaries[0].analysis,
         (
             (" on ".join(result.plan.title), result.results.summary if result.results else None, result.status)
             for result in results
@@ -64,9 +65,9 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
     yield from used_blocks(together)
 
 
-def run_table(confidence_level: float, runs: Iterable[tuple[str, Summary | None, str]]) -> Table:
+def run_table(analysis: Analysis, runs: Iterable[tuple[str, Summary | None, str]]) -> Table:
     """Return a table of runs, each given by its name, its results and its status in a set."""
-    level = f"{percent(confidence_level)} interval"
+    level = f"{percent(analysis.confidence_level)} interval"
     columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
     return Table.from_rows(columns, (_result_row(*run) for run in runs), left=("run", "status"))
 

@@ -135,7 +135,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         console.say(f"not made: {name}: {reason}")
     console.say()
     rows = [(run.label, run.summary, "complete" if run.is_complete else "incomplete") for run in readable.runs]
-    console.show([run_table(options.analysis.confidence_level, rows), ""])
+    console.show([run_table(options.analysis, rows), ""])
     console.prose(f"Made {len(made)} of {len(made) + len(missing)} studies of {len(rows)} runs, shown in {page}.")
     if missing:
         console.prose(f"Not made: {', '.join(name for name, *_ in missing)} (reasons above).")
