@@ -112,7 +112,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         index_text,
         write_study,
     )
-    from refusal_index.render.run_set import run_table
+    from refusal_index.render.run_table import run_table
 
     readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
