@@ -8,9 +8,7 @@ from dataclasses import replace
 from refusal_index.findings.conclusions import summary_caveats
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import INCOMPLETE
-from refusal_index.render.format import (
-    Block,
-)
+from refusal_index.render.format import Block
 from refusal_index.render.run_table import run_table
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import used_blocks
