@@ -56,7 +56,7 @@ def test_exit_statuses_match_verdicts(command):
         for name in ("same", "worse", "slightly")
     ] == [0, 1, 3]
     done = command("gate", "worse.parquet", "--baseline", "base.parquet")
-    assert done.stdout.startswith("FAIL: the correct rate and C/A are beyond their limits")
+    assert done.stdout.startswith("FAIL. Do not ship worse: it answers fewer questions correctly and is wrong")
 
 
 @pytest.mark.parametrize(("columns", "most"), [("60", 23), ("80", 20), ("300", 20)])
@@ -64,11 +64,11 @@ def test_verdict_fits_a_screen_of_20_lines_and_80_columns(command, monkeypatch, 
     monkeypatch.setenv("COLUMNS", columns)
     bound = ("--at-least", "refusal_precision=0.5")
     lines = command("gate", "slightly.parquet", "--baseline", "base.parquet", *bound).stdout.splitlines()
-    assert lines[0].startswith("INCONCLUSIVE: ")
+    assert lines[0].startswith("INCONCLUSIVE. ")
     assert len(lines) <= most
     assert max(map(len, lines)) <= 80
     heading = next(place for place, line in enumerate(lines) if line.startswith("guard"))
-    assert lines[heading].split() == [*("guard", "candidate", "change", "90%", "interval", "limit", "verdict")]
+    assert lines[heading].split() == [*("guard", "baseline", "candidate", "change", "90%", "interval", "limit", "verdict")]
     verdicts = [line.split()[-1] for line in lines[heading + 1 : heading + 6]]
     assert set(verdicts) <= {"pass", "inconclusive"}
 
@@ -149,7 +149,7 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
     wide = [item for name in ("refusal_index", "correct_rate", "refusal_rate") for item in ("--margin", f"{name}=0.5")]
     done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
     assert done.exit_code == 3
-    assert "the gate does not decide" in " ".join(done.stdout.split())
+    assert "more than the 1% allowed" in " ".join(done.stdout.split())
 
 
 def test_questions_absent_from_a_run_count_as_missing(command):

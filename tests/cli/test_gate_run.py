@@ -97,7 +97,7 @@ def test_comparing_a_run_with_itself_or_a_copy_is_reported(command, base, candid
     shutil.copytree("base", "copy")
     done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
-    expected_text = "Candidate and baseline are the same run, or copies of it"
+    expected_text = "both are the same run, or copies of it"
     assert all(expected_text in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
 
 

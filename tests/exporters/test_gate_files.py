@@ -18,7 +18,7 @@ from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults, runs_of_table
-from refusal_index.render.gate import escaped, line, to_junit, to_markdown
+from refusal_index.render.gate import _clean, escaped, line, to_junit, to_markdown
 from refusal_index.render.sentences import sentence
 
 HOSTILE = (
@@ -74,7 +74,7 @@ def test_junitparser_reads_every_guard(gate_result):
     for guard in gate_result.guards:
         assert [type(result) for result in cases[guard.guard.name].result] == kinds[guard.test.verdict]
     assert [type(result) for result in cases["verdict"].result] == kinds[gate_result.verdict] == [Failure]
-    assert cases["verdict"].result[0].message == gate_result.why
+    assert cases["verdict"].result[0].message == _clean(gate_result.why)
     assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in gate_result.guards)
     assert {"candidate", "baseline", "questions"} == {one.name for one in suite.properties()}
     (root,) = ElementTree.fromstring(to_junit(gate_result))  # noqa: S314 - our own

@@ -115,13 +115,13 @@ def test_equal_model_passes_and_less_accurate_model_fails_on_correct_rate(base):
 def test_model_with_uninformative_refusals_fails_the_index_guard(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
     assert guard(found, "refusal_index").test.verdict == "fail"
-    assert found.statements[0].values["guards"][0].values["metrics"][0] == "refusal_index"
+    assert found.statements[0].values["reasons"][0].values["metrics"][0] == "refusal_index"
 
 
 def test_guards_that_fail_for_the_same_reason_are_named_together(base):
     _, wrong = draws_of(0.6, 3, error=-1.2)
     found = decide(run_of(np.zeros_like(wrong), wrong, "answers, and knows less"), base, Policy())
-    beyond, undefined = sorted(found.statements[0].values["guards"], key=lambda one: one.code)
+    beyond, undefined = sorted(found.statements[0].values["reasons"], key=lambda one: one.code)
     assert (beyond.code, undefined.code) == ("guard_beyond", "guard_undefined")
     assert beyond.values["metrics"] == ["correct_rate", "correct_given_attempted"]
     assert undefined.values["metrics"] == ["refusal_index"]
@@ -163,7 +163,7 @@ def test_model_that_never_refuses_fails_however_accurate(base):
     assert found.verdict == "fail"
     failed = {one.guard.name for one in found.guards if one.test.verdict == "fail"}
     assert {"refusal_index", "correct_given_attempted"} <= failed
-    assert "RI is undefined: candidate refused nothing" in found.why
+    assert "it refused no question" in found.why
     knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
     found = decide(knows_more, base, Policy())
     assert [one.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
@@ -175,7 +175,7 @@ def test_model_that_refuses_everything_fails_rates_and_index(base):
     verdicts = {one.guard.name: one.test.verdict for one in found.guards}
     assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["refusal_index"] == "fail"
     assert verdicts["correct_given_attempted"] == "inconclusive"
-    assert "candidate refused everything" in found.why
+    assert "it refused every question" in found.why
 
 
 def test_few_questions_without_refusals_are_inconclusive(base):
@@ -250,7 +250,7 @@ def test_run_with_too_many_missing_grades_is_inconclusive(base):
     assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2%
     found = decide(missing_of(base, 13), base, policy)
     assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
-    assert found.why.startswith("2.17% of the candidate's questions")
+    assert "2.17% of the candidate's questions" in found.why
     assert found.more_questions is None
     assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
     worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
@@ -309,7 +309,7 @@ def test_absent_questions_count_as_missing_on_either_side(base, keep, share):
     ):
         found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
         assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
-        assert found.why.startswith(f"75% of the {gone}'s questions")
+        assert f"75% of the {gone}'s questions" in found.why
     policy = Policy(margins={"refusal_index": 0.2}, max_missing=0.02)
     few = decide(keep(without(base, 12)), keep(base), policy)
     assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)

@@ -26,6 +26,14 @@ These four are always guarded: an index alone can be kept by a model that knows 
 refuses the wrong questions. With the policy's `metric` the corrected index takes the place of RI.
 """
 
+COARSE: Mapping[str, float] = MappingProxyType(
+    {"refusal_index": 0.25, "correct_rate": 0.1, "correct_given_attempted": 0.1, "refusal_rate": 0.15}
+)
+"""Margins of the preset for 300 to 500 questions, with which the default ones seldom give a verdict."""
+
+PRESETS: Mapping[str, Mapping[str, float]] = MappingProxyType({"coarse": COARSE})
+"""Margins of the policies that have a name."""
+
 INDICES = ("refusal_index", "corrected_refusal_index")
 """The indices that a policy's `metric` can select."""
 
@@ -140,7 +148,9 @@ def read_policy(path: Path) -> Policy:
     try:
         document = parse_toml(read_plain(path, MAX_BYTES))
     except OSError as error:
-        raise PolicyError(f"policy: {path} cannot be read ({error.strerror}); check the path") from error
+        raise PolicyError(
+            f"policy: {path} cannot be read ({error.strerror}); check the path, or name a preset: {listed(PRESETS)}"
+        ) from error
     except ValueError as error:
         raise PolicyError(f"{path}: not valid TOML: {error}") from error
     return Policy.from_document(document, str(path))
