@@ -456,15 +456,23 @@ def samples(*worths: str, label: str) -> pl.DataFrame:
     return run_of(refused, wrong, label).tables["normal"]
 
 
-def test_changes_within_sampling_noise_are_not_listed():
+def test_changes_within_sampling_noise_are_listed_last_and_marked():
     ids = [f"q{i:04}" for i in range(4)]
     before = samples("rrrrr", "rrwwf", "rwrwr", "rrrrr", label="a")
     now = samples("wwwww", "rwwff", "wrrwf", "rrrrf", label="b")
-    (one,) = most_changed(now, before, ids, exact=False)
+    one, *others = most_changed(now, before, ids, exact=False)
+    assert [(other.question_id, other.may_be_noise) for other in others] == [
+        ("q0001", True),
+        ("q0002", True),
+        ("q0003", True),
+    ]
+    assert not one.may_be_noise
     assert (one.question_id, one.change, change_limit(now, before, ids, exact=False)) == ("q0000", -2.0, None)
     # Benjamini-Hochberg: p = 2/252 is above 0.05/7, the limit for the smallest of 7 p-values
     many = samples("rrrrr", *["rrwwf"] * 6, label="a"), samples("wwwww", *["rrwwf"] * 6, label="b")
-    assert most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False) == ()
+    assert [one.may_be_noise for one in most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False)] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize(
@@ -474,7 +482,8 @@ def test_changes_within_sampling_noise_are_not_listed():
 def test_change_limit_says_why_no_change_can_be_shown(draws, exact, why):
     before, now = samples("r" * draws, label="a"), samples("w" * draws, label="b")
     assert change_limit(now, before, ["q0000"], exact) == why
-    assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
+    (one,) = most_changed(now, before, ["q0000"], exact)
+    assert one.may_be_noise == (why is not None)
     assert change_limit(now, before, [], exact) is None
 
 
@@ -486,7 +495,8 @@ def test_one_change_among_many_questions_needs_more_samples_by_enumeration(draws
     ids, rest = [f"q{i:04}" for i in range(200)], ["r" * draws] * 199
     before, now = samples("r" * draws, *rest, label="a"), samples("w" * draws, *rest, label="b")
     assert change_limit(now, before, ids, exact=False) == why
-    assert bool(most_changed(now, before, ids, exact=False)) == (why is None)
+    (one,) = most_changed(now, before, ids, exact=False)
+    assert one.may_be_noise == (why is not None)
 
 
 WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)
@@ -523,10 +533,13 @@ def test_gate_document_is_complete_valid_json(base):
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
     assert document["verdict"] == found.verdict
     assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
-    assert (document["changed"], document["no_changes"]) == ([], "single_responses")
+    assert document["conclusion"]["code"] == "gate_undecided"
+    assert document["no_changes"] == "single_responses"
+    assert [one["may_be_noise"] for one in document["changed"]] == [True] * 10
+    assert "sampling noise" not in str(found)
     exact = [replace(run, about={"sent": {"model": {"temperature": 0}}}) for run in (found.candidate, found.baseline)]
     found = decide(*exact, Policy())
-    assert len(found.to_document()["changed"]) == 10
+    assert [one["may_be_noise"] for one in found.to_document()["changed"]] == [False] * 10
     assert "10 questions changed by more than sampling noise" in str(found)
     assert document["policy"]["margins"] == dict(MARGINS)
 

@@ -466,12 +466,13 @@ def test_gate_section_lists_every_guard_and_changed_question(gate_page: str) -> 
     assert "whether the candidate is worse by more than the margin" in section
 
 
-def test_gate_section_says_single_responses_cannot_show_changes(tmp_path: Path) -> None:
+def test_gate_section_marks_changes_of_single_responses_as_noise(tmp_path: Path) -> None:
     runs, found = both(temperature=0.7)
     page = write_page(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
     section = page.partition('id="gate"')[2].partition("</section>")[0]
     assert "Single responses cannot show that a particular question changed" in section
-    assert "changed most</summary>" not in section
+    assert "changed most</summary>" in section
+    assert section.count('data-column="may be noise"><bdi dir="auto">yes<') == len(found.changed) == 10
 
 
 def test_report_without_a_gate_has_no_gate_section(tmp_path: Path) -> None:

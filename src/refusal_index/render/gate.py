@@ -34,13 +34,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     _, judged, *others = result.statements
     yield from (f"{result.verdict.upper()}. {result.why}", "", sentence(judged))
     if result.guards:
-        margins = [guard for guard in result.guards if guard.against_baseline]
-        bounds = [guard for guard in result.guards if not guard.against_baseline]
-        yield ""
-        if margins:
-            yield guard_table(result, margins).without("adjusted p")
-        if bounds:
-            yield guard_table(result, bounds).without("adjusted p", "baseline", "change")
+        yield from ("", *_guard_tables(result))
         if legend := sentence(guards_key(result, in_full=False)):
             yield from ("", legend)
     notes = [caveat_line(statement) for statement in others if statement.severity != "note"]
@@ -87,6 +81,16 @@ def gate_document(result: GateResult) -> dict[str, Any]:
     document = result.to_document()
     first = {"gate_version": document["gate_version"], "verdict": result.verdict, "why": result.why}
     return {**first, **document, "looked": next(selected(result, "look"), None)}
+
+
+def _guard_tables(result: GateResult) -> Iterator[Table]:
+    """Yield the guards against the baseline and the fixed bounds in tables of 80 columns."""
+    margins = [guard for guard in result.guards if guard.against_baseline]
+    bounds = [guard for guard in result.guards if not guard.against_baseline]
+    if margins:
+        yield guard_table(result, margins).without("adjusted p")
+    if bounds:
+        yield guard_table(result, bounds).without("adjusted p", "baseline", "change")
 
 
 def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None) -> Table:
@@ -222,7 +226,7 @@ def to_junit(result: GateResult) -> bytes:
     suite.add_property("questions", str(result.questions))
     verdict = _case("verdict", result.verdict, result.why)
     if result.guards:
-        verdict.system_out = _clean(to_text([guard_table(result)]), keep="\n")
+        verdict.system_out = _clean(to_text(_guard_tables(result)), keep="\n")
     suite.add_testcase(verdict)
     for test in result.guards:
         guard = test.guard
