@@ -609,14 +609,6 @@ def test_corrected_ri_after_imputation_is_that_of_rows_with_the_forced_grades_fi
 # --- Policies
 
 
-@pytest.mark.parametrize(("document", "is_earlier"), [({"max_missing": 0.02}, True), ({"alpha": 0.1}, False)])
-def test_policy_of_an_earlier_gate_is_read_with_a_note(base, equal, document, is_earlier):
-    policy = Policy.from_document(document, "gate.toml").changed(margins={"refusal_index": 0.2})
-    assert ("earlier_policy" in [statement.code for statement in decide(equal, base, policy).statements]) == is_earlier
-    assert set(policy.to_document()) >= {"max_missing", "max_refused_again"}
-    assert "is_earlier" not in policy.to_document()
-
-
 def test_every_new_statement_has_a_sentence(base, equal):
     refused, _ = flags(equal)
     candidate = without_grades(refusing_again(equal, some_of(refused, 300)), some_of(np.ones(N, dtype=bool), 10))

@@ -118,11 +118,6 @@ class GateResult(Printable):
         return self.policy.alpha
 
     @property
-    def incomplete(self) -> tuple[str, ...]:
-        """The runs with more missing grades than the policy allows."""
-        return _incomplete(self.missing, self.policy)
-
-    @property
     def unasked(self) -> str | None:
         """The error that prevented the candidate's next look; None if there was none."""
         obstacle = self.obstacle
@@ -243,8 +238,6 @@ class GateResult(Printable):
             yield Statement("gate_refused_again", "serious" if are_many else "scope", values)
         if not self.knows_refused_again:
             yield Statement("gate_refused_again_unknown", "serious")
-        if self.policy.is_earlier:
-            yield Statement("earlier_policy", "scope", {"max_refused_again": self.policy.max_refused_again})
 
     @property
     def _is_unexamined(self) -> bool:
@@ -339,7 +332,7 @@ def decide(
         key: max(missing_share(table, requested[key]), expected.missing_share(key, table))
         for key, table in rows.items()
     }
-    obstacle = _obstacle(within_look, missing, policy, runs, is_unpaired=matched is not None and not is_paired)
+    obstacle = _obstacle(within_look, missing, policy, is_unpaired=matched is not None and not is_paired)
     completed = {key: _with_absent(key, rows, expected.ids, requested[key]) for key in rows}
     if baseline is not None:  # of its other questions, nothing is compared
         asked = completed["candidate"].select("question_id").unique()
@@ -398,27 +391,15 @@ def _with_absent(
 
 
 def _obstacle(
-    within_look: bool,
-    missing: Mapping[str, float],
-    policy: Policy,
-    runs: Mapping[str, RunResults],
-    *,
-    is_unpaired: bool,
+    within_look: bool, missing: Mapping[str, float], policy: Policy, *, is_unpaired: bool
 ) -> Statement | None:
     """State why no verdict is possible; None if the guards decide."""
     if within_look:
         return Statement("between_looks", "conclusion")
-    if incomplete := _incomplete(missing, policy):
-        shares = [(name, missing[name]) for name in incomplete]
-        is_run = any(runs[name].settings for name in incomplete)
-        values = {"missing": shares, "limit": policy.max_missing, "is_run": is_run}
-        return Statement("too_many_missing", "conclusion", values)
+    shares = [(name, share) for name, share in missing.items() if share > policy.max_missing]
+    if shares:
+        return Statement("too_many_missing", "conclusion", {"missing": shares, "limit": policy.max_missing})
     return Statement("too_few_shared", "conclusion") if is_unpaired else None
-
-
-def _incomplete(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
-    """Return the runs with more missing grades than the policy allows."""
-    return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
 def gate_analysis(runs: Iterable[RunResults], policy: Policy) -> Analysis:

@@ -66,9 +66,6 @@ class Policy:
         Largest share of a run's refusals that the forced pass may refuse again for RI to be judged.
     variant
         The prompt variant to judge by; None where both have only one in common.
-    is_earlier
-        Whether the file or mapping sets `max_missing` and not `max_refused_again`, as those did that were written when
-        a gate counted what was refused again as wrong, and left missing answers out. The verdict says so.
 
     Examples
     --------
@@ -84,7 +81,6 @@ class Policy:
     max_refused_again: float = 0.1
     variant: str | None = None
     metric: str = INDICES[0]
-    is_earlier: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in TABLES:
@@ -111,32 +107,26 @@ class Policy:
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: str) -> Self:
         """Parse a policy from a dictionary as in ``gate.toml``; errors name its source."""
-        names = [field_.name for field_ in fields(cls) if field_.init]
+        names = [field_.name for field_ in fields(cls)]
         for key in document:
             if key not in names:
                 raise PolicyError(
                     f"{source}: expected keys from {listed(names)}, got {key!r}{suggestion(str(key), names)}"
                 )
         try:
-            policy = cls(**document)
+            return cls(**document)
         except PolicyError as error:
             raise PolicyError(f"{source}, {error}") from error
-        object.__setattr__(policy, "is_earlier", "max_missing" in document and "max_refused_again" not in document)
-        return policy
 
     def changed(self, **values: Any) -> Self:
         """Return a copy with other values; tables are merged, and None changes nothing."""
         changes = {name: value for name, value in values.items() if value is not None}
         merged = {name: {**getattr(self, name), **changes[name]} for name in TABLES if name in changes}
-        changed = replace(self, **{**changes, **merged})
-        object.__setattr__(changed, "is_earlier", self.is_earlier)
-        return changed
+        return replace(self, **{**changes, **merged})
 
     def to_document(self) -> dict[str, Any]:
         """Return it as a JSON-serialisable dictionary."""
-        document = dict(plain(self))
-        del document["is_earlier"]
-        return document
+        return dict(plain(self))
 
 
 TABLES = ("margins", "at_least", "at_most")
