@@ -21,6 +21,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.errors import NotWrittenError
 from refusal_index.findings.changed_questions import ChangedQuestion
+from refusal_index.findings.gate_policy import COARSE
 from refusal_index.render.format import typeset
 from tests.tiers import others_nightly
 
@@ -84,6 +85,17 @@ def test_options_add_to_the_policy(command):
         command("gate", "worse.parquet", "--at-least", "correct_rate=0.1", "--at-most", "refusal_rate=0.9").exit_code
         == 0
     )
+
+
+def test_preset_has_wider_margins(command):
+    judged = ("gate", "slightly.parquet", "--baseline", "base.parquet", "--policy", "coarse")
+    assert command(*judged).exit_code == 0
+    document = json.loads(command(*judged, "--margin", "refusal_rate=0.2", "--json").stdout)
+    assert document["policy"]["margins"] == {**COARSE, "refusal_rate": 0.2}
+    misspelt = command(*judged[:-1], "coarce")
+    assert misspelt.exit_code == 2
+    assert "coarce cannot be read" in misspelt.stderr
+    assert "'coarse'" in misspelt.stderr
 
 
 def test_reference_page_documents_every_verdict_key(command):

@@ -481,6 +481,14 @@ def test_changes_within_sampling_noise_are_listed_last_and_marked():
     ]
 
 
+def test_larger_changes_that_may_be_noise_come_after_smaller_ones_beyond_it():
+    before = samples("r" * 8, "r" * 8, label="a")
+    now = samples("f" * 8, "w" * 8, label="b")
+    cut = [rows.filter((pl.col("question_id") == "q0000") | (pl.col("draw") < 2)) for rows in (now, before)]
+    found = most_changed(*cut, ["q0000", "q0001"], exact=False)
+    assert [(one.change, one.may_be_noise) for one in found] == [(-1.0, False), (-2.0, True)]
+
+
 @pytest.mark.parametrize(
     ("draws", "exact", "why"),
     [(1, False, "single_responses"), (3, False, "too_few_samples"), (4, False, None), (1, True, None)],

@@ -88,6 +88,20 @@ def test_too_few_questions_ask_for_more(base):
     assert "so far it refuses less sensibly, by more than the limit, which may be chance" in worse.why
 
 
+def test_questions_that_would_not_help_are_not_asked_for(base):
+    found = decide(
+        base,
+        None,
+        Policy(
+            at_least={
+                "correct_rate": float((~base.tables["normal"]["wrong"] & ~base.tables["normal"]["refused"]).mean())
+            }
+        ),
+    )
+    assert (found.verdict, found.more_questions) == ("inconclusive", None)
+    assert found.why.startswith("Let a person decide before you ship v1: ")
+
+
 def test_incomplete_candidate_is_to_be_completed(base):
     found = decide(recorded(without(base, 20)), recorded(base), WIDEST)
     assert (reasons(found), found.statements[0].values["step"]) == ([("too_many_missing", [])], "complete")
