@@ -498,3 +498,17 @@ def test_opens_at_any_width_without_scrolling_sideways(
     page = new_page(tmp_path / "report.html", width=width)
     page.run("document.querySelector('.gate details').open = true")
     assert page.run("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.slow
+def test_verdict_and_limits_are_seen_on_a_phone_without_scrolling(
+    new_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    page_of(tmp_path)
+    page = new_page(tmp_path / "report.html", width=390)
+    cells = "[...document.querySelectorAll('#gate .why, .guards [data-column=limit], .guards [data-column=verdict]')]"
+    boxes = page.run(
+        f"{cells}.map((cell) => cell.getBoundingClientRect()).map((box) => [box.left, box.right, box.bottom])"
+    )
+    assert len(boxes) == 1 + 2 * len(both()[1].guards)
+    assert all(0 <= left < right <= 390 and bottom <= 800 for left, right, bottom in boxes)
