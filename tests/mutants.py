@@ -4188,8 +4188,8 @@ MUTANTS = (
     Mutant(
         "an estimate within its limit does not look worse",
         "GuardResult.code",
-        "guard.distance(guard.estimate) < -ROUNDING",
-        "guard.distance(guard.estimate) < 1",
+        "guard.distance(guard.estimate or 0.0) < -ROUNDING",
+        "guard.distance(guard.estimate or 0.0) < 1",
         "findings/test_gate_reasons.py",
     ),
     Mutant(

@@ -46,18 +46,21 @@ class GuardResult(NamedGuard):
         """Why it does not pass."""
         guard = self.guard
         test = self.test
+        is_unknown = guard.estimate is None or (test.verdict == "inconclusive" and test.worst is None)
         if self.refused_again:
-            return "guard_refused_again"
-        if guard.estimate is None or (test.verdict == "inconclusive" and test.worst is None):
-            if guard.name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS:
-                return "guard_not_sampled_twice"
-            return "guard_undefined" if test.verdict == "fail" else "guard_unjudged"
-        if test.verdict == "fail":
-            return "guard_beyond"
-        if test.is_blocked:
-            return "guard_imputed"
-        is_beyond = guard.distance(guard.estimate) < -ROUNDING
-        return "guard_looks_beyond" if is_beyond else "guard_may_be_beyond"
+            code = "guard_refused_again"
+        elif is_unknown and guard.name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS:
+            code = "guard_not_sampled_twice"
+        elif is_unknown:
+            code = "guard_undefined" if test.verdict == "fail" else "guard_unjudged"
+        elif test.verdict == "fail":
+            code = "guard_beyond"
+        elif test.is_blocked:
+            code = "guard_imputed"
+        else:
+            is_beyond = guard.distance(guard.estimate or 0.0) < -ROUNDING
+            code = "guard_looks_beyond" if is_beyond else "guard_may_be_beyond"
+        return code
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary with unrounded numbers."""

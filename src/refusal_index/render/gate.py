@@ -83,7 +83,7 @@ def gate_document(result: GateResult) -> dict[str, Any]:
     return {**first, **document, "looked": next(selected(result, "look"), None)}
 
 
-def _guard_tables(result: GateResult) -> Iterator[Table]:
+def _guard_tables(result: GateResult) -> Iterator[Block]:
     """Yield the guards against the baseline and the fixed bounds in tables of 80 columns."""
     margins = [guard for guard in result.guards if guard.against_baseline]
     bounds = [guard for guard in result.guards if not guard.against_baseline]
@@ -103,7 +103,9 @@ def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None)
 def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
     """State how to read the table of guards; in full, with every column and every metric."""
     columns = dict.fromkeys(_label(row.guard.name) for row in result.guards)
-    meanings = {column: phrase(column, "column") for column in ("correct", "wrong") if column in columns}
+    meanings: dict[str, str] = {
+        column: phrase(column, "column") for column in ("correct", "wrong") if column in columns
+    }
     if in_full:
         names = dict.fromkeys(row.guard.name for row in result.guards if row.guard.name != ATTEMPTED)
         meanings |= {_label(name): description(name, result.analysis, typeset=False) for name in names}
@@ -123,8 +125,7 @@ def _cells(row: GuardResult) -> Iterator[str]:
     test = row.test
     change = row.guard.estimate if row.against_baseline else None
     is_known = row.guard.estimate is not None and test.pvalue_beyond is not None
-    ends = [None if end is None else _as_shown(row, end) for end in (test.worst, test.best)]
-    low, high = (None, None) if None in ends else sorted(ends)
+    low, high = sorted(_as_shown(row, end) for end in (test.worst, test.best) if end is not None) or (None, None)
     yield _label(row.guard.name)
     for own in (row.baseline, row.candidate):
         yield number(1 - own if row.guard.name == ATTEMPTED and own is not None else own)
