@@ -58,7 +58,7 @@ def test_gate_run_that_ends_early_is_inconclusive(command, base):
     assert done.exit_code == 3
     assert done.stdout.startswith("INCONCLUSIVE. Run the same command again before you ship ")
     output = " ".join(done.stdout.split())
-    assert output.endswith("command again. almanac/base, prompt normal: nothing was judged."), "no number of a look"
+    assert output.endswith("between looks. almanac/base, prompt normal: nothing was judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 

@@ -193,7 +193,7 @@ def test_unreachable_candidate_is_inconclusive_with_a_reason(baseline):
     assert ["the line is dead" in note for note in not_asked(*found)] == [True]
     document = gate_document(found.verdict)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
-    assert document["why"].startswith("not all questions up to the next look could be asked")
+    assert "not all questions up to the next look could be asked" in document["why"]
     assert "the line is dead" in document["why"]
     assert "Run the same command again" in found.verdict.why
 
