@@ -444,7 +444,7 @@ def test_run_without_ri_is_reported():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2, model="z")}, model="z")
     study = operating_point.make([silent, make_run("a", n=90)], OPTIONS)
     assert "1 left out, since RI is undefined (no refusals): z, normal." in study.notes
-    with pytest.raises(NotPossibleError, match="nobody_refused"):
+    with pytest.raises(NotPossibleError, match="no refusals"):
         operating_point.make([silent], OPTIONS)
 
 
