@@ -206,15 +206,20 @@ def _without_grades(
     present = tables.present_columns(rows)
     path = file.source.name
     error = tables.missing_column(file.source, present, "grade", "grade")
+    named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
     candidate = next((name for name in present if _holds_grades(rows, name)), None)
     if candidate is not None:
         error.setting = "grade", candidate
     elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
-        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
         command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
         error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
     elif "reply" in by_role and "answer" in by_role:
-        error.args = (f"{path}: expected grades, got replies without; grade them with --grader exact, or name them",)
+        command = shlex.join(["refusal-index", "score", path, *named, "--grader", "exact"])
+        error = file.source.wrong(
+            "expected grades, got replies without; if a column holds the grades, name it with --column grade=NAME; to "
+            f"compare the replies with the gold answers: {command}; to have a model grade them, name it in place of "
+            "exact, for instance openai/gpt-4o-mini"
+        )
     elif "reply" in by_role:
         advice = "name the gold answers with --column answer=NAME and add --grader exact, or name the grades"
         error.args = (f"{path}: expected grades, got replies without grades and gold answers; {advice}",)
