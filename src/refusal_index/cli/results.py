@@ -99,8 +99,8 @@ def score(
     folder = only_folder("score", files)
     columns = columns_of(column)
     is_import = any([*of_imports.values(), refusal and not folder])
-    if folder and is_import:
-        given = next(name for name, value in of_imports.items() if value)
+    if folder and (is_import or encoding != "utf-8"):
+        given = next((name for name, value in of_imports.items() if value), "--encoding")
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run

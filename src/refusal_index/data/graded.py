@@ -146,6 +146,7 @@ def read_graded(
             passes.append(first_pass.without_reply(FIRST_EMPTY))
         else:
             passes.append(_with_forced(first_pass, values, by_role, mark, both=both))
+    _check_ids(file.source, rows, passes)
     return FirstPasses(
         tuple(passes),
         columns=by_role,
@@ -327,6 +328,22 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
         makers[group].next_id(f"{text}\n{values['answer'] or []}" if seen[group, text] > 1 else text)
         for values, group, text in zip(cells, groups, texts, strict=True)
     ]
+
+
+def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequence[FirstPass]) -> None:
+    """Raise FirstPassError for an id that occurs several times in a draw of a model."""
+    lines: dict[Any, list[int]] = {}
+    for row, first_pass in zip(rows, passes, strict=True):
+        lines.setdefault((first_pass.identification, first_pass.question.question_id), []).append(row.line)
+    repeated = {key: numbers for key, numbers in lines.items() if len(numbers) > 1}
+    if repeated:
+        (_, question_id), numbers = next(iter(repeated.items()))
+        raise source.wrong(
+            f"expected every question once, got the id {question_id!r} {len(numbers):,} times"
+            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; name the column that tells "
+            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME",
+            numbers,
+        )
 
 
 def _of_flags(values: Values) -> Grade | None:

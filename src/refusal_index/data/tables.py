@@ -17,6 +17,7 @@ import json
 import math
 import os
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -123,11 +124,19 @@ def file_format(
     kind = formats.get(Path(name.removesuffix(".gz")).suffix)
     if kind is None or (kind in ("parquet", "xlsx") and name.endswith(".gz")):
         *suffixes, last = formats
+        if error is OutcomeTableError and formats is READABLE and Path(name).suffix in (".json", ".eval"):
+            raise error(f"{path}: expected a run or an outcome table, got another kind of file; {import_advice(path)}")
         raise error(
             f"{path}: expected a file that ends in {', '.join(suffixes)} or {last} (text perhaps followed by .gz), got "
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
         )
     return kind
+
+
+def import_advice(path: str | Path) -> str:
+    """Return the advice for a file of another tool where an outcome table was expected."""
+    command = shlex.join(["refusal-index", "import", str(path), "--out", "outcomes.parquet"])
+    return f"if it holds graded answers or a log, write a table of them: {command}"
 
 
 def opened(path: Path, error: type[TableError]) -> BinaryIO:
