@@ -195,8 +195,6 @@ def test_end_to_end_answers_without_a_grade_are_graded_by_a_rule(tmp_path):
     path.write_text("question,reference,response\nWho?,Ann,It is Ann.\nWhere?,Oslo,I don't know.\nWhen?,1870,1871\n")
     assert graded(path, "includes") == [C, R, I]
     assert graded(path, "exact") == [I, R, I]
-    with pytest.raises(ValueError, match="expected exact, includes, choice for answers without a grade"):
-        graded(path, "openai/gpt-4o")
 
 
 def test_word_for_an_answer_without_a_grade_keeps_it_from_being_right_or_a_refusal(tmp_path):

@@ -37,8 +37,9 @@ def usual_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows of a file with columns of usual names; those of other tools as they are."""
     columns = rows[0].cells.keys()
     if {"vars", "prompt", "success"} <= columns:
-        labels = _numbers([_label(row.cells) for row in sorted(rows, key=_prompt_number)])
-        return _numbered([_of_result(row, labels) for row in rows])
+        prompts = {_prompt_index(row.cells): _prompt(row.cells) for row in rows}
+        names = _names({index: prompts[index] for index in sorted(prompts, key=str)})
+        return _numbered([_of_result(row, names) for row in rows])
     if {"Status", "Grader Reason"} <= columns:
         return _numbered([one for row in rows for one in _of_csv(row)])
     metrics = next((name for name in columns if plain_name(name) == "metrics_data"), None)
@@ -54,22 +55,31 @@ def _of_deepeval(row: Row, metrics: Any) -> Row:
     return row if is_judged else replace(row, cells={**row.cells, "success": None})
 
 
-def _prompt_number(row: Row) -> int:
-    number = row.cells.get("promptIdx")
-    return number if isinstance(number, int) else 0
+Prompt = tuple[str, str]
+"""A provider, and the label of a prompt, which several providers share."""
 
 
-def _label(cells: Mapping[str, Any]) -> str:
-    """Return the label of the prompt of a result, which several providers share."""
+def _prompt(cells: Mapping[str, Any]) -> Prompt:
+    """Return the prompt of a result."""
     prompt = cells["prompt"]
     label = prompt.get("label") or prompt.get("display") if isinstance(prompt, Mapping) else None
-    return str(label or cells.get("promptIdx"))
+    return str(cells.get("provider")), str(label or cells.get("promptIdx"))
 
 
-def _numbers(labels: Sequence[str]) -> dict[str, str]:
-    """Return a name for each of several prompts; none for a single one."""
-    different = dict.fromkeys(labels)
-    return {label: f"prompt {number}" for number, label in enumerate(different)} if len(different) > 1 else {}
+def _prompt_index(cells: Mapping[str, Any]) -> Any:
+    """Return what distinguishes a prompt of a provider from the others; older files have no index."""
+    return cells.get("promptIdx", _prompt(cells))
+
+
+def _names(prompts: Mapping[Any, Prompt]) -> dict[Any, str]:
+    """Return a name for each of several prompts, by what distinguishes it; none if there is only one.
+
+    A prompt has the same name for each provider, unless a provider has two with the same label.
+    """
+    is_unique = len(set(prompts.values())) == len(prompts)
+    labels = {index: prompt[1] if is_unique else str(index) for index, prompt in prompts.items()}
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels.values()))}
+    return {index: f"prompt {numbers[label]}" for index, label in labels.items()} if len(numbers) > 1 else {}
 
 
 def has_column(cells: Mapping[str, Any], role: str) -> bool:
@@ -77,10 +87,10 @@ def has_column(cells: Mapping[str, Any], role: str) -> bool:
     return any(plain_name(name) in NAMES[role] for name in cells)
 
 
-def _of_result(row: Row, names: Mapping[str, str]) -> Row:
+def _of_result(row: Row, names: Mapping[Any, str]) -> Row:
     """Return a result of promptfoo's JSON as a graded answer.
 
-    - `names`: the names of the prompts by label.
+    - `names`: the names of the prompts by `_prompt_index`.
     """
     cells = row.cells
     variables = cells["vars"] if isinstance(cells["vars"], Mapping) else {}
@@ -100,7 +110,7 @@ def _of_result(row: Row, names: Mapping[str, str]) -> Row:
         "reply": json.dumps(output) if isinstance(output, Mapping | list) else output,
         "correct": passed if passed or failed else None,
         "model": provider.get("label") or provider.get("id"),
-        "variant": names.get(_label(cells)),
+        "variant": names.get(_prompt_index(cells)),
     }
     if not has_column(variables, "question"):
         made["question"] = prompt.get("raw")
@@ -138,8 +148,11 @@ def _of_csv(row: Row) -> Iterator[Row]:
     groups = [index - 1 for index, name in enumerate(names) if STATUS.fullmatch(name)]
     variables = {name: cells[name] for name in names[: groups[0]] if name != "Description"}
     headings = {index: HEADING.fullmatch(names[index]) for index in groups}
-    labels = {index: heading["label"] if heading else names[index] for index, heading in headings.items()}
-    variants = _numbers(list(labels.values()))
+    prompts = {
+        index: (heading["provider"], heading["label"]) if heading else ("", names[index])
+        for index, heading in headings.items()
+    }
+    variants = _names(prompts)
     for index, heading in headings.items():
         status = cells[names[index + 1]]
         is_checked = cells.get(names[index + 1].replace("Status", "Grader Reason")) != NO_ASSERTIONS
@@ -147,6 +160,6 @@ def _of_csv(row: Row) -> Iterator[Row]:
             "reply": None if status == "ERROR" else cells[names[index]],
             "correct": {"PASS": True, "FAIL": False}.get(status) if is_checked else None,
             "model": heading["provider"] if heading else None,
-            "variant": variants.get(labels[index]),
+            "variant": variants.get(index),
         }
         yield replace(row, cells={**variables, **made})
