@@ -153,6 +153,7 @@ def read_graded(
         not_used=_not_used(rows, by_role),
         conflicts=tuple(_conflicts(rows, by_role, cells, grades)),
         grade_columns=tuple(name for name in _not_used(rows, by_role) if _holds_grades(rows, name)),
+        repeated=0 if "question_id" in by_role else _repeated(passes),
     )
 
 
@@ -346,6 +347,16 @@ def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequen
         )
 
 
+def _repeated(passes: Sequence[FirstPass]) -> int:
+    """Return the number of rows that have the question and the gold answer of an earlier row in a draw of a model."""
+    asked = [
+        (first_pass.identification, replace(first_pass.question, question_id="", topic=None))
+        for first_pass in passes
+        if first_pass.question.text != NOT_KNOWN
+    ]
+    return len(asked) - len(set(asked))
+
+
 def _of_flags(values: Values) -> Grade | None:
     """Return the grade from the flags for right and wrong; None if they do not say.
 
@@ -434,7 +445,7 @@ def _not_used(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> tuple[s
     used = {name for role, name in by_role.items() if role not in superseded}
     roots = {name.partition(".")[0] for name in used}
     present = (name for name in tables.present_columns(rows) if "." not in name or name.partition(".")[0] not in roots)
-    return tuple(name for name in present if name not in used | roots)
+    return tuple(name for name in present if name and name not in used | roots)
 
 
 def _conflicts(
