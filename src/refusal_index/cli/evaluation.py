@@ -78,7 +78,7 @@ def run(
     *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
-    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. A rule also grades answers "
+    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. It also grades answers "
     "without a grade in the file. [default: exact for the almanac, else openai/gpt-4o-mini]",
     seed="Random seed of every request.",
 )

@@ -29,6 +29,7 @@ from refusal_index.data.first_pass import (
     to_outcomes,
 )
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.graded import GRADE_SOURCES
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
@@ -294,6 +295,8 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     file = SourceFile.read(path, options.encoding, options.rows)
     format_ = kind or detected_format(file, options.columns)
     read = _read(file, format_, options)
+    if options.grader is not None and read.columns and not set(GRADE_SOURCES) & read.columns.keys():
+        read = replace(read, columns={**read.columns, "grade": options.grader})
     if options.grader in RULES_OF_IMPORTS:
         read = replace(read, passes=graded_by_rule(read.passes, options.grader))
     elif options.grader is not None:
