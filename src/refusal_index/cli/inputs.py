@@ -45,7 +45,7 @@ def import_(
     changed. Refused questions lack their forced answers unless the file holds both passes or --forced names a second
     file; 'refusal-index force' adds them.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 1 answers without a grade left, 2 bad input.
 
     - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).
     - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.

@@ -67,7 +67,7 @@ def score(
     stored replies, without a request; with --cluster or --weight it prints the results and changes nothing. Only a
     model as --grader is sent requests; its grades are kept below runs, and are not asked for again.
 
-    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, 2 bad input.
+    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, or not all graded, 2 bad input.
 
     - `files` FILE: Outcome tables or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx), logs of Inspect,
       samples of lm-eval, or the folder of one run.
