@@ -11,12 +11,12 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.asked import count_asked
 from refusal_index.data.folder import RunFolder, run_around
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
-from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, read_policy
+from refusal_index.findings.gate_policy import PRESETS, Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.models.settings import SettingError
@@ -130,8 +130,9 @@ def gate(
         Runs, their folders, or outcome tables, of one model and dataset each. Without a baseline the policy needs
         bounds.
     policy
-        A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
-        ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and ``variant``.
+        A `Policy`, the name of a preset (``"coarse"``), a file such as ``gate.toml``, or its content as a dictionary:
+        ``margins``, ``at_least``, ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and
+        ``variant``.
     limits
         Any of these by name, in addition to the policy, as in ``at_least={"refusal_index": 0.2}``.
 
@@ -173,9 +174,11 @@ def gate(
 
 
 def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
-    """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
+    """Return a policy from a `Policy`, a mapping, the name of a preset or a file; raises PolicyError if none is."""
     if policy is None or isinstance(policy, Policy):
         return policy or Policy()
+    if isinstance(policy, str | Path) and str(policy) in PRESETS:
+        return Policy(margins=PRESETS[str(policy)])
     return (
         Policy.from_document(policy, "policy")
         if isinstance(policy, Mapping)
@@ -186,11 +189,11 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     path = run.path if isinstance(run, RunResults) else whole_run(checked_path(run, argument))
-    runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
+    runs = runs_below(path)
     if runs:
         raise RunFolderError(
             f"{argument}: expected the folder of one run, got {path}, which holds {len(runs)}; name one of them, such "
-            f"as {runs[0].parent}"
+            f"as {runs[0]}"
         )
     runs_read = read_runs([path])
     if len(runs_read) != 1:
