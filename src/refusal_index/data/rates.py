@@ -30,7 +30,7 @@ from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SC
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
 from refusal_index.stats.arguments import checked_weights
-from refusal_index.stats.baseline import rate_or_score, ratio_weights
+from refusal_index.stats.baseline import Payoffs, rate_or_score, ratio_weights
 from refusal_index.stats.contingency import (
     FEW_CLUSTERS,
     FEW_IN_CELL,
@@ -387,10 +387,8 @@ def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, .
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
 
 
-_NO_GOLD = pl.col("gold").is_null()
-
-IS_UNANSWERABLE = _NO_GOLD & ~_NO_GOLD.all() & ~(_NO_GOLD & ~_WRONG).any()
-"""Selects the unanswerable questions of one variant: none if no gold answers are recorded, or not all of them."""
+IS_UNANSWERABLE = ~pl.col("answerable")
+"""Selects the questions without a right answer; null if that is unknown."""
 
 BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
     {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
@@ -398,35 +396,63 @@ BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
 """Refusal rates of unanswerable and answerable questions, and the metric that each equals in `by_answerable`."""
 
 ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
-"""Reason why they are undefined: the dataset does not mark questions of both kinds."""
+"""Reason why they are undefined: it is not known of any question whether it has a right answer."""
 
 
-def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
-    """Set `wrong` for exactly the unanswerable questions; return None unless both kinds occur.
+@dataclass(frozen=True)
+class Answerability:
+    """How many questions of a variant have a right answer."""
 
-    An unanswerable question has no gold answer, and no answer to it is right. If a question without a gold answer is
-    marked as right, the column `gold` is incomplete, and the result is None.
+    answerable: int
+    unanswerable: int
+    unknown: int
 
-    >>> rows = pl.DataFrame({"refused": [True, False], "wrong": [True, None], "gold": [None, "a"]})
-    >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
-    ([True, False], None)
+
+def answerability(rows: pl.DataFrame) -> Answerability:
+    """Count the questions with and without a right answer; `rows` has one row per question.
+
+    >>> answerability(pl.DataFrame({"answerable": [True, False, True, None]}))
+    Answerability(answerable=2, unanswerable=1, unknown=1)
     """
-    if "gold" not in rows.columns or not rows.select(IS_UNANSWERABLE.any()).item():
-        return None
+    answerable = rows["answerable"]
+    unanswerable = answerable.len() - answerable.null_count() - int(answerable.sum())
+    return Answerability(int(answerable.sum()), unanswerable, answerable.null_count())
+
+
+def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set `wrong` for exactly the unanswerable questions; it is null if that is unknown.
+
+    >>> by_answerable(pl.DataFrame({"answerable": [False, True, None]}))["wrong"].to_list()
+    [True, False, None]
+    """
     return rows.with_columns(wrong=IS_UNANSWERABLE)
 
 
-def answerable_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
-    """Return the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
+def answerable_metric(name: str, rows: pl.DataFrame, payoffs: Payoffs, level: float) -> Estimate:
+    """Return one of the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
     split = by_answerable(rows)
-    if split is None:
-        reason = ANSWERABLE_NOT_RECORDED
-        return tuple(Estimate(None, status="undefined", reason=reason, name=name) for name in BY_ANSWERABLE)
     table = sampled_table(split) or contingency_table(split)
-    return tuple(
-        replace(rate_or_score(like, table, analysis.payoffs, analysis.confidence_level), name=name)
-        for name, like in BY_ANSWERABLE.items()
-    )
+    found = rate_or_score(BY_ANSWERABLE[name], table, payoffs, level)
+    return replace(found, name=name, reason=answerable_reason(found.reason))
+
+
+REASONS_BY_ANSWERABLE = {
+    "no_questions": ANSWERABLE_NOT_RECORDED,
+    "all_wrong": "all_unanswerable",
+    "all_right": "all_answerable",
+}
+"""Reasons of the metrics of `BY_ANSWERABLE`, by those of the metrics in `by_answerable`."""
+
+
+def answerable_reason(reason: str | None) -> str | None:
+    """Return a reason of a metric in `by_answerable` as that of the metric of `BY_ANSWERABLE`.
+
+    >>> answerable_reason("first:all_wrong")
+    'first:all_unanswerable'
+    """
+    for like, own in REASONS_BY_ANSWERABLE.items():
+        reason = reason and reason.replace(like, own)
+    return reason
 
 
 def _metrics(table: AnyTable, analysis: Analysis) -> tuple[Estimate, ...]:

@@ -14,9 +14,9 @@ from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import NEED_FORCED_ANSWERS, describe
+from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS, answerable_reason, by_answerable, describe
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
-from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
+from refusal_index.findings.matching import Match, match_tables, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
@@ -193,6 +193,29 @@ COMBINED = "combined"
 
 
 @dataclass(frozen=True)
+class SplitComparison:
+    """Refusals of two runs, by whether a question has a right answer."""
+
+    match: Match
+    differences: tuple[stats.MetricDifference, ...]  # of the metrics of `BY_ANSWERABLE`
+    unanswerable: int  # the number of questions without a right answer
+
+
+def split_by_answerable(tables: Sequence[pl.DataFrame]) -> SplitComparison:
+    """Compare the refusals of two runs by whether a question has a right answer.
+
+    - `tables`: the outcomes of either run, of one variant.
+    """
+    matched = match_tables([by_answerable(rows) for rows in tables])
+    compared = stats.compare_metrics(*matched.matrix.arrays, **matched.matrix.design)
+    named = [(name, compared[like]) for name, like in BY_ANSWERABLE.items()]
+    differences = (
+        replace(difference, name=name, reason=answerable_reason(difference.reason)) for name, difference in named
+    )
+    return SplitComparison(matched, tuple(differences), int(matched.matrix.wrong.any(axis=0).sum()))
+
+
+@dataclass(frozen=True)
 class VariantComparison:
     """Two runs under one variant: every metric, and the questions it rests on."""
 
@@ -200,10 +223,12 @@ class VariantComparison:
     match: Match
     comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
+    by_answerable: SplitComparison  # of the questions that are known to have a right answer, or none
 
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric."""
-        differences: dict[str, Difference] = {difference.name: difference for difference in self.comparison.differences}
+        compared = (*self.comparison.differences, *self.by_answerable.differences)
+        differences: dict[str, Difference] = {difference.name: difference for difference in compared}
         return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
 
 
@@ -235,7 +260,8 @@ class PairComparison(MatchedRuns):
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
                 corrected = stats.compare_corrected(*self.corrected_indices[name])
-            compared.append(VariantComparison(name, matched, comparison, corrected))
+            rows = [run.tables[of] for run, of in zip(self.runs, self.variants_compared[name], strict=True)]
+            compared.append(VariantComparison(name, matched, comparison, corrected, split_by_answerable(rows)))
         return tuple(compared)
 
     @property
@@ -311,10 +337,9 @@ class PairComparison(MatchedRuns):
                 rows.append((name, label, joint))
             of_variants = ((variant.name, variant.differences().get(name)) for variant in self.variants)
             rows += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
-        for name in [
-            difference.name for difference in self.variants[0].comparison.differences if difference.name != INDEX
-        ]:
-            rows += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
+        split = BY_ANSWERABLE if self.unanswerable else ()
+        for name in (*split, *(name for name in stats.METRIC_NAMES if name != INDEX)):
+            rows += ((name, variant.name, variant.differences()[name]) for variant in self.variants)
         adjusted = self._adjusted([difference.pvalue for *_, difference in rows])
         return [(*row, adjusted.get(position)) for position, row in enumerate(rows)]
 
@@ -354,6 +379,11 @@ class PairComparison(MatchedRuns):
                 adjusted[other.family] = self._adjusted(instead).get(position, other.pvalue)
             found.append(UnderOtherCopulas(variant, first_rate, second_rate, differences, adjusted))
         return tuple(found)
+
+    @property
+    def unanswerable(self) -> int:
+        """The number of questions that are known to have no right answer."""
+        return max(variant.by_answerable.unanswerable for variant in self.variants)
 
     @property
     def has_primary(self) -> bool:
@@ -403,7 +433,8 @@ class PairComparison(MatchedRuns):
         at_boundary = difference.status == "boundary"
         leads = ahead(difference, 1 - level)
         if difference.estimate is None or difference.pvalue is None:
-            return Statement("difference_unknown", "conclusion", {"reason": difference.reason})
+            labels = dict(zip(("first", "second"), self.labels, strict=True))
+            return Statement("difference_unknown", "conclusion", {**labels, "reason": difference.reason})
         turned = difference.estimate < 0
         first, second = self.labels[::-1] if turned else self.labels
         low, high = difference.confidence_interval(level).or_none()
@@ -491,7 +522,7 @@ class PairComparison(MatchedRuns):
             (name, difference)
             for variant in self.variants
             for name, difference in variant.differences().items()
-            if difference.status != "ok"
+            if difference.status != "ok" and (self.unanswerable or name not in BY_ANSWERABLE)
         ]
         grouped: dict[tuple[str, str | None], dict[str, None]] = {}
         for name, difference in unusual:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.data.run_json import Stop
 from refusal_index.findings.conclusions import goal, indices, missing_answers, stopped, summary_caveats
 from refusal_index.findings.metrics import Statement
@@ -33,7 +34,7 @@ An interval of any width may straddle the border of two neighbouring steps.
 """
 
 
-HEADLINE_CODES = frozenset({"unscored_outcomes", "sampling"})
+HEADLINE_CODES = frozenset({"unscored_outcomes", "sampling", "answerable_unknown"})
 """Caveats that are shown beside RI even if they are not serious."""
 
 PUBLISHED_CODES = frozenset({"published_place", "published_apart", "published_not_comparable"})
@@ -50,6 +51,7 @@ class Headline:
     index: Estimate  # RI over all variants
     verdict: Statement  # how strongly refusals are correlated with errors
     example: VariantSummary  # the variant whose cells and rates are shown: the one with the median refusal rate
+    refused: Statement | None  # what it refused of unanswerable and answerable questions; None if that is unknown
     observed: Statement | None  # what it refused of what it gets wrong and right; None if a rate is undefined
     pairs: Statement | None  # what that means for two questions; None if nothing
     missing_answers: Statement | None
@@ -83,6 +85,7 @@ def headline(summary: Summary, about: Mapping[str, Any], published: Sequence[Sta
         index=index,
         verdict=verdict(summary),
         example=example,
+        refused=refused_by_answerable(summary.variants),
         observed=observed(example),
         pairs=None if _is_meaningless(summary) else pairs(index, sum(rates) / len(rates) if rates else None),
         missing_answers=missing_answers(summary),
@@ -138,6 +141,21 @@ def strength(index: Estimate) -> Statement:
 
 def _step(value: float) -> str:
     return next(step for step, end in STEPS.items() if value < end)
+
+
+def refused_by_answerable(variants: Sequence[VariantSummary]) -> Statement | None:
+    """State the refusal rates of unanswerable and answerable questions, over the prompts; None if none is unanswerable.
+
+    A rate of one prompt is shown as it is, and those of several as lowest and highest.
+    """
+    rates = {
+        name: [rate for variant in variants if (rate := variant.metric(name).estimate) is not None]
+        for name in BY_ANSWERABLE
+    }
+    if not rates["refused_unanswerable"]:
+        return None
+    ends = {name: (min(found), max(found)) for name, found in rates.items() if found}
+    return Statement("refused_by_answerable", "conclusion", {name: ends.get(name) for name in BY_ANSWERABLE})
 
 
 def observed(variant: VariantSummary) -> Statement | None:

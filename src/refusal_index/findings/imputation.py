@@ -113,7 +113,8 @@ def with_absent(
     if not (absent or unknown) or rows.is_empty():
         return rows
     described = _described([rows, *others])
-    supposed = {"gold": pl.lit(""), "cluster": pl.col("question_id"), "weight": pl.lit(described["weight"].mean())}
+    supposed = {"answerable": pl.lit(value=True), "cluster": pl.col("question_id")}
+    supposed |= {"weight": pl.lit(described["weight"].mean())}
     recorded = [name for name in supposed if described[name].is_not_null().any()]
     appended = pl.concat(
         [
@@ -133,7 +134,7 @@ def with_absent(
 
 def _described(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return text, gold answer, cluster and weight of each question of some tables."""
-    columns = ["question_id", "question", "gold", *SAMPLING_COLUMNS]
+    columns = ["question_id", "question", "gold", "answerable", *SAMPLING_COLUMNS]
     rows = pl.concat([table.select(columns) for table in tables], how="vertical_relaxed")
     return rows.group_by("question_id").agg(pl.all().drop_nulls().first()).sort("question_id")
 

@@ -21,6 +21,7 @@ from refusal_index.findings import imputation
 from refusal_index.findings.comparison import (
     PairComparison,
     VariantComparison,
+    split_by_answerable,
 )
 from refusal_index.findings.gate_policy import INDICES, Policy
 from refusal_index.findings.guards import (
@@ -28,7 +29,6 @@ from refusal_index.findings.guards import (
     NamedGuard,
     bound_guards,
     margin_guards,
-    split_by_answerable,
     undefined_guards,
 )
 from refusal_index.findings.matching import match
@@ -132,10 +132,7 @@ class JudgedRuns:
             if not compared.match.paired and self._are_paired:
                 yield from undefined_guards(margins)
             elif compared.match.paired:
-                is_split = bool(margins.keys() & rates.BY_ANSWERABLE.keys())
-                yield from margin_guards(
-                    compared, margins, split_by_answerable(list(rows.values())) if is_split else None
-                )
+                yield from margin_guards(compared, margins)
         bounds = {True: _chosen(self.policy.at_least, chosen), False: _chosen(self.policy.at_most, chosen)}
         if any(bounds.values()):
             yield from bound_guards(self.runs["candidate"], rows["candidate"], bounds, self.analysis)
@@ -161,7 +158,8 @@ class JudgedRuns:
             truthfulness_weights=self.analysis.payoffs.truthfulness,
             **matched.matrix.design,
         )
-        return VariantComparison("", matched, comparison, None)
+        split = split_by_answerable(list(rows.values()))
+        return VariantComparison("", matched, comparison, None, split)
 
     def _with_imputed(self, named: NamedGuard) -> Guard:
         """Add an interval for each run and each reason for which its answers are missing."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from refusal_index.data.rates import OutcomeMatrix, first_draws, never_forced, outcome_matrix, refusals_as_wrong
 from refusal_index.errors import OutcomeTableError, suggestion
@@ -51,14 +52,19 @@ def match(runs: Sequence[RunResults], variants: Sequence[str | None], *, without
         tables = [
             refusals_as_wrong(rows) if is_unforced else rows for rows, is_unforced in zip(tables, unforced, strict=True)
         ]
+    return replace(match_tables(tables), unforced=unforced)
+
+
+def match_tables(tables: Sequence[pl.DataFrame]) -> Match:
+    """Match outcome tables by question as `match` does, one variant of each run."""
     matrix = outcome_matrix(tables)
     scored = matrix.scored.sum(axis=1)
     shared = int(matrix.shared.sum())
-    enough = scored.min() / 2 if len(runs) == 2 else NEARLY_ALL * scored.max()
+    enough = scored.min() / 2 if len(tables) == 2 else NEARLY_ALL * scored.max()
     if shared < enough or shared == 0:
-        return Match(matrix, paired=False, left_out=(0,) * len(runs), unforced=unforced)
+        return Match(matrix, paired=False, left_out=(0,) * len(tables))
     left_out = tuple((scored - shared).tolist())
-    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=left_out, unforced=unforced)
+    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=left_out)
 
 
 def chosen_variant(runs: Sequence[RunResults], name: str) -> str:

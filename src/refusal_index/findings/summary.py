@@ -20,7 +20,7 @@ from refusal_index.data.outcome_table import SAMPLING_COLUMNS
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Severity, Statement
 from refusal_index.findings.reply_checks import ReplyChecks, reply_caveats
 from refusal_index.findings.sensitivity import (
     LEVEL,
@@ -85,6 +85,14 @@ def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Stateme
         yield Statement(ONE_CLUSTER, "serious", values)
     elif sampling.few:
         yield Statement("few_clusters", "serious", values)
+
+
+def answerable_caveats(counts: rates.Answerability) -> Iterator[Statement]:
+    """Yield the caveat that some questions, not all, are not marked as answerable or unanswerable."""
+    if counts.unknown and counts.unanswerable:
+        n_asked = counts.answerable + counts.unanswerable + counts.unknown
+        severity: Severity = "serious" if rates.too_many_missing(counts.unknown, n_asked) else "note"
+        yield Statement("answerable_unknown", severity, {"unknown": counts.unknown, "asked": n_asked})
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
@@ -228,12 +236,12 @@ class VariantSummary:
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
     # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, those of `BY_ANSWERABLE`, which are
-    # undefined unless the dataset marks questions without an answer, and the corrected index, which is undefined
-    # without repeated draws
+    # undefined without questions of their kind, and the corrected index, which is undefined without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: rates.Completeness
     forced_refusals: rates.ForcedRefusals
+    answerability: rates.Answerability  # how many of its questions have a right answer
     caveats: tuple[Statement, ...]  # to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
@@ -315,9 +323,14 @@ class Summary:
         """Whether its metrics account for clusters or weights."""
         return any(variant.sampling is not None for variant in self.variants)
 
+    @property
+    def unanswerable(self) -> int:
+        """The number of questions that are known to have no right answer."""
+        return max((variant.answerability.unanswerable for variant in self.variants), default=0)
+
     def records(self, name: str) -> bool:
-        """Whether its dataset supports a metric."""
-        return any(variant.metric(name).reason != rates.ANSWERABLE_NOT_RECORDED for variant in self.variants)
+        """Whether its dataset supports a metric: those of `BY_ANSWERABLE` need questions without a right answer."""
+        return name not in rates.BY_ANSWERABLE or self.unanswerable > 0
 
     def label(self, variant: VariantSummary) -> str:
         """Return a label for a variant, with model and dataset if there are several."""
@@ -341,7 +354,7 @@ class Summary:
 
 COUNTED = (
     *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *SAMPLING_COLUMNS),
-    *("question", "gold", "forced_reply", "reading"),
+    *("question", "gold", "answerable", "forced_reply", "reading"),
 )
 """Columns needed for a variant's summary."""
 
@@ -396,6 +409,11 @@ def summarise(
             corrected = replace(index, name=CORRECTED)
         else:
             corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
+        answerable = rates.answerability(rows)
+        split = (
+            rates.answerable_metric(name, rows, analysis.payoffs, analysis.confidence_level)
+            for name in rates.BY_ANSWERABLE
+        )
         unclear = unclear_replies(rows, analysis)
         sampled = rates.sampling_summary(rows, rates.sampled_table(rows), analysis.sampling)
         return VariantSummary(
@@ -403,9 +421,10 @@ def summarise(
             dataset=group.dataset,
             variant=group.variant,
             table=counts,
-            metrics=(*estimates, *rates.answerable_metrics(rows, analysis), corrected),
+            metrics=(*estimates, *split, corrected),
             completeness=complete,
             forced_refusals=forced,
+            answerability=answerable,
             caveats=(
                 *run_caveats,
                 *sampling_caveats(sampled),
@@ -413,6 +432,7 @@ def summarise(
                 *unclear_caveats(index, unclear, checks.get(group.variant)),
                 *draws_caveats(group.outcomes, draws, further, answered_only=answered_only),
                 *table_caveats(counts, index, complete, missing, forced),
+                *answerable_caveats(answerable),
             ),
             sensitivity=sensitivity(rows, analysis),
             draws=draws,
