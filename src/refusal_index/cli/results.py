@@ -378,7 +378,6 @@ def compare(
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.findings.comparison import compare_pair
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.published import compare_with_paper
@@ -389,7 +388,7 @@ def compare(
 
     analysis = Analysis(
         variant=variants,
-        metric=one_of("--metric", metric, [name for name in METRICS if name not in BY_ANSWERABLE]),
+        metric=one_of("--metric", metric, METRICS),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         weighted_score_p=weighted_score_p,
         truthfulness_weights=weights_of(truthfulness_weights),

@@ -363,8 +363,7 @@ def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, .
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
-    ungraded = answered.filter(_WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
-    lacking = str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
+    lacking = lacking_grades(rows)
 
     def shown(estimate: Estimate) -> Estimate:
         if estimate.name in NEED_FORCED_ANSWERS:
@@ -380,11 +379,24 @@ def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, .
     by_answers = sampled_table(_taken_for_wrong(rows, _REFUSED)) or ContingencyTable(
         refused, 0, graded.answered_wrong, graded.answered_right
     )
-    by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
-        refused, 0, answered.height, 0
-    )
+    by_refusals = sampled_table(without_grades(rows)) or ContingencyTable(refused, 0, answered.height, 0)
     pairs = zip(*(_metrics(table, analysis) for table in (by_answers, by_refusals)), strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
+
+
+def lacking_grades(rows: pl.DataFrame) -> str | None:
+    """Return the most frequent reason why answers have no grade; None unless too many have none to count right ones."""
+    ungraded = rows.filter(~_REFUSED & _WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
+    return str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
+
+
+def without_grades(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set `wrong` wherever it is known whether the question was refused, for metrics that need no grades.
+
+    >>> without_grades(pl.DataFrame({"refused": [True, False, None], "wrong": [None, False, None]}))["wrong"].to_list()
+    [True, True, None]
+    """
+    return _taken_for_wrong(rows, _REFUSED.is_not_null())
 
 
 IS_UNANSWERABLE = ~pl.col("answerable")

@@ -14,7 +14,14 @@ from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS, answerable_reason, by_answerable, describe
+from refusal_index.data.rates import (
+    BY_ANSWERABLE,
+    NEED_FORCED_ANSWERS,
+    NEED_NO_GRADES,
+    answerable_reason,
+    by_answerable,
+    describe,
+)
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.matching import Match, match_tables, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
@@ -58,7 +65,10 @@ class MatchedRuns(Printable):
     @cached_property
     def matches(self) -> Mapping[str, Match]:
         """The questions of each variant to compare."""
-        return matched_variants(self.runs, self.analysis.variant, without_forced_pass=not self.needs_forced_pass)
+        is_split = self.analysis.metric in BY_ANSWERABLE
+        return matched_variants(
+            self.runs, self.analysis.variant, without_forced_pass=not self.needs_forced_pass, is_split=is_split
+        )
 
     @property
     def needs_forced_pass(self) -> bool:
@@ -253,14 +263,14 @@ class PairComparison(MatchedRuns):
                 truthfulness_weights=self.analysis.payoffs.truthfulness,
                 **matched.matrix.design,
             )
+            rows = [run.tables[of] for run, of in zip(self.runs, self.variants_compared[name], strict=True)]
             if any(matched.unforced):
-                comparison = _without_forced_pass(comparison, matched.unforced)
+                comparison = _without_forced_pass(comparison, matched)
             corrected: Difference | None = None
             if self.is_ri_corrected:
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
                 corrected = stats.compare_corrected(*self.corrected_indices[name])
-            rows = [run.tables[of] for run, of in zip(self.runs, self.variants_compared[name], strict=True)]
             compared.append(VariantComparison(name, matched, comparison, corrected, split_by_answerable(rows)))
         return tuple(compared)
 
@@ -539,17 +549,17 @@ class PairComparison(MatchedRuns):
             yield Statement(code, "serious", dict(values))
 
 
-def _without_forced_pass(comparison: stats.Comparison, unforced: Sequence[bool]) -> stats.Comparison:
-    """Return a comparison whose metrics that need forced answers are undefined where a run has no forced pass."""
-    sides = zip(("first", "second"), unforced, strict=True)
-    reason = ";".join(f"{side}:{FORCED_NOT_ASKED}" for side, is_unforced in sides if is_unforced)
+def _without_forced_pass(comparison: stats.Comparison, match: Match) -> stats.Comparison:
+    """Return a comparison whose metrics are undefined where a run without a forced pass does not decide them."""
+    not_forced = [FORCED_NOT_ASKED if is_unforced else None for is_unforced in match.unforced]
 
     def known(difference: stats.MetricDifference) -> stats.MetricDifference:
-        if difference.name not in NEED_FORCED_ANSWERS:
+        reasons = not_forced if difference.name in NEED_FORCED_ANSWERS else match.lacking
+        if difference.name in NEED_NO_GRADES or not any(reasons):
             return difference
         first, second = (
-            None if is_unforced else value
-            for value, is_unforced in zip((difference.first, difference.second), unforced, strict=True)
+            None if reason else value
+            for value, reason in zip((difference.first, difference.second), reasons, strict=True)
         )
         return replace(
             difference,
@@ -559,7 +569,7 @@ def _without_forced_pass(comparison: stats.Comparison, unforced: Sequence[bool])
             standard_error=None,
             pvalue=None,
             status="undefined",
-            reason=reason,
+            reason=";".join(f"{side}:{why}" for side, why in zip(("first", "second"), reasons, strict=True) if why),
         )
 
     return replace(comparison, differences=tuple(map(known, comparison.differences)))

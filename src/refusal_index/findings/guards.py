@@ -166,9 +166,7 @@ def _interval(name: str, difference: Difference, match: Match) -> Interval:
         n = difference.n_shared
     else:
         influences = INDEX if name == CORRECTED else rates.BY_ANSWERABLE.get(name, name)
-        influence = stats.metric_influence(
-            *(array[:1] for array in match.matrix.arrays), metric=influences
-        )
+        influence = stats.metric_influence(*(array[:1] for array in match.matrix.arrays), metric=influences)
         widest = float(np.ptp(influence))
         n = len(match.matrix.question_ids)
     units = _independent(match.matrix.design, n)

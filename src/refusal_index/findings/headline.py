@@ -85,7 +85,7 @@ def headline(summary: Summary, about: Mapping[str, Any], published: Sequence[Sta
         index=index,
         verdict=verdict(summary),
         example=example,
-        refused=refused_by_answerable(summary.variants),
+        refused=refused_by_answerable([variant.metrics for variant in summary.variants]),
         observed=observed(example),
         pairs=None if _is_meaningless(summary) else pairs(index, sum(rates) / len(rates) if rates else None),
         missing_answers=missing_answers(summary),
@@ -143,19 +143,18 @@ def _step(value: float) -> str:
     return next(step for step, end in STEPS.items() if value < end)
 
 
-def refused_by_answerable(variants: Sequence[VariantSummary]) -> Statement | None:
-    """State the refusal rates of unanswerable and answerable questions, over the prompts; None if none is unanswerable.
+def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]]) -> Statement | None:
+    """State the lowest and highest refusal rates of unanswerable and answerable questions; None if none is unanswerable.
 
-    A rate of one prompt is shown as it is, and those of several as lowest and highest.
+    - `by_prompt`: the metrics of each prompt, among them those of `BY_ANSWERABLE`.
     """
-    rates = {
-        name: [rate for variant in variants if (rate := variant.metric(name).estimate) is not None]
-        for name in BY_ANSWERABLE
-    }
-    if not rates["refused_unanswerable"]:
-        return None
-    ends = {name: (min(found), max(found)) for name, found in rates.items() if found}
-    return Statement("refused_by_answerable", "conclusion", {name: ends.get(name) for name in BY_ANSWERABLE})
+    ends: dict[str, tuple[float, float] | None] = dict.fromkeys(BY_ANSWERABLE)
+    for name in BY_ANSWERABLE:
+        rates = [metric.estimate for metrics in by_prompt for metric in metrics if metric.name == name]
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            ends[name] = (min(known), max(known))
+    return Statement("refused_by_answerable", "conclusion", ends) if ends["refused_unanswerable"] else None
 
 
 def observed(variant: VariantSummary) -> Statement | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.first_pass import NOT_KNOWN, FirstPass
 from refusal_index.data.outcome import NOT_GRADED, Grade
-from refusal_index.data.rates import too_many_missing
+from refusal_index.data.rates import BY_ANSWERABLE, answerable_metric, too_many_missing
+from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Statement
 from refusal_index.stats import ContingencyTable, Estimate, metrics
@@ -41,6 +44,7 @@ class Tally:
     right_without_answer: int  # questions without a right answer that are graded as answered correctly
     # those of `FIRST_PASS_METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
+    by_answerable: tuple[Estimate, ...]  # those of `BY_ANSWERABLE`; empty unless some question has no right answer
 
     @property
     def rows(self) -> int:
@@ -58,7 +62,9 @@ class Tally:
         settled = self.refused - self.to_force - self.forced
         right = {"questions": self.right_without_answer}
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
+        split = refused_by_answerable([self.by_answerable])
         statements = (
+            (split is not None, split),
             (self.unscored, Statement("unscored_questions", "note", unscored)),
             (self.unused_grades, empty_replies(self.unused_grades)),
             (not self.metrics, Statement("too_many_unscored", "serious")),
@@ -68,7 +74,7 @@ class Tally:
             (settled, Statement("no_right_answer", "note", {"questions": settled})),
             (not self.refused, Statement("none_refused", "serious")),
         )
-        return tuple(statement for applies, statement in statements if applies)
+        return tuple(statement for applies, statement in statements if applies and statement)
 
 
 def tallies(passes: Iterable[FirstPass], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[Tally, ...]:
@@ -113,7 +119,15 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
             first_pass.grade is Grade.CORRECT and first_pass.question.gold is None for first_pass in group
         ),
         metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
+        by_answerable=_by_answerable(group, analysis),
     )
+
+
+def _by_answerable(group: Sequence[FirstPass], analysis: Analysis) -> tuple[Estimate, ...]:
+    refused = [None if first.grade is Grade.UNSCORED else first.grade is Grade.REFUSED for first in group]
+    rows = pl.DataFrame({"refused": refused, "answerable": [first.answerable for first in group]})
+    split = tuple(answerable_metric(name, rows, analysis.payoffs, analysis.confidence_level) for name in BY_ANSWERABLE)
+    return split if split[0].estimate is not None else ()
 
 
 COUNTS = ("correct", "incorrect", "refused", "unscored")
@@ -127,7 +141,10 @@ def tally_document(tally: Tally) -> dict[str, Any]:
         "n": tally.rows,
         **{name: getattr(tally, name) for name in COUNTS},
         "reasons": dict(tally.reasons),
-        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in tally.metrics},
+        "metrics": {
+            metric.name: {name: getattr(metric, name) for name in fields}
+            for metric in (*tally.metrics, *tally.by_answerable)
+        },
         "force_requests": tally.to_force,
         "forced": tally.forced,
         "unused_grades": tally.unused_grades,

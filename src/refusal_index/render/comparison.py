@@ -87,7 +87,7 @@ def _rates_table(comparison: PairComparison) -> Table:
         if metric == "correct_given_attempted":  # shown as the rate of errors
             numbers = [None if value is None else 1 - value for value in numbers]
         shown = " / ".join(number(value, 2) if metric == INDEX else percent(value, 0) for value in numbers)
-        return UNDEFINED if numbers == [None, None] else shown + ("*" if is_marked else "")
+        return UNDEFINED if set(numbers) == {None} else shown + ("*" if is_marked else "")
 
     joint = [("combined", variant) for metric, variant in compared if metric == INDEX and variant not in names][:1]
     rows = [

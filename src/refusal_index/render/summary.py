@@ -320,8 +320,9 @@ def _changed_options(before: Mapping[str, Any] | None, now: Mapping[str, Any] | 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     """Yield the counts of every model, its first-pass metrics, and the number of questions a forced pass would ask."""
     heading = "model, dataset, prompt"
-    columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
-    yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
+    shown = [METRICS[metric].column for metric in (*BY_ANSWERABLE, *FIRST_PASS_METRICS)]
+    columns = (heading, "n", *COUNTS, *shown, "force asks")
+    yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,)).without_empty()
     for tally in tallies:
         for statement in tally.statements:
             yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
@@ -332,10 +333,12 @@ NAME_WIDTH = 32
 
 
 def _tally_row(tally: Tally) -> Iterator[str]:
+    split = {metric.name: metric for metric in tally.by_answerable}
     metrics = {metric.name: metric.estimate for metric in tally.metrics}
     name = title(tally.model, tally.dataset, tally.variant)
     yield name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH // 2 - 1]}...{name[2 - NAME_WIDTH // 2 :]}"
     yield from map(count, (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (percent_with_interval(split[name]) if split else UNDEFINED for name in BY_ANSWERABLE)
     yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
     yield count(tally.to_force)
 
@@ -365,7 +368,7 @@ def _opening(summary: Summary) -> Iterator[Block]:
         n_asked = max(variant.completeness.asked for variant in summary.variants)
         unanswerable = f", {count(summary.unanswerable)} unanswerable" if summary.unanswerable else ""
         yield from (f"{source}: {count(n_asked, 'question')}{unanswerable}{prompts}", "")
-        if (refused := refused_by_answerable(summary.variants)) is not None:
+        if (refused := refused_by_answerable([variant.metrics for variant in summary.variants])) is not None:
             yield sentence(refused)
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()

@@ -31,6 +31,7 @@ from markupsafe import Markup, escape
 
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import opened_file, write_atomically
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.entry_points import package_version
 from refusal_index.errors import CONTROL_CATEGORIES, OutcomeTableError
 from refusal_index.findings.comparison import PairComparison, compare_pair
@@ -104,7 +105,8 @@ def metric_rows(run: RunView) -> Iterator[MetricRow]:
 def rate_rows(run: RunView, variant: VariantSummary) -> Iterator[MetricRow]:
     """Yield the main rates of one variant."""
     analysis = run.summary.analysis
-    for name in ("refusal_rate", "refusal_precision", "over_refusal"):
+    split = BY_ANSWERABLE if run.summary.unanswerable else ()
+    for name in (*split, "refusal_rate", "refusal_precision", "over_refusal"):
         yield MetricRow(METRICS[name].label, description(name, analysis), UNIT, (variant.metric(name),))
     right = variant.metric("correct_given_attempted")
     estimate, low, high = (None if value is None else 1 - value for value in (right.estimate, right.high, right.low))
@@ -291,6 +293,7 @@ class Line:
     # of a run: its place on the page, what its index means, titles of its main caveats, letters shared with tied runs
     anchor: str = ""
     verdict: Statement | None = None
+    refused: Statement | None = None
     caveats: tuple[str, ...] = ()
     letters: str = ""
 
