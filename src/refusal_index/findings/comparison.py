@@ -23,6 +23,7 @@ from refusal_index.data.rates import (
     describe,
 )
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
+from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.matching import Match, match_tables, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
@@ -316,6 +317,7 @@ class PairComparison(MatchedRuns):
         """Its statements: which run is better, which questions were compared, and caveats."""
         named = len(self.variants) > 1
         return (
+            *self._refused(),
             self._conclusion(),
             *self._about_caution(),
             *missing_statements(self.runs),
@@ -435,6 +437,14 @@ class PairComparison(MatchedRuns):
             **{name: plain(numbers) for name, numbers in self.sections.items()},
             **self.shared_document(),
         }
+
+    def _refused(self) -> Iterator[Statement]:
+        """State what each run refused of unanswerable and of answerable questions, if some are unanswerable."""
+        split = [variant.by_answerable.differences for variant in self.variants]
+        for side, label in zip(("first", "second"), self.labels, strict=True):
+            rates = [[stats.Estimate(getattr(one, side), name=one.name) for one in each] for each in split]
+            if (statement := refused_by_answerable(rates, label)) is not None:
+                yield statement
 
     def _conclusion(self) -> Statement:
         """Decide which run is better; at a boundary a p-value is not enough, as the interval may contain 0."""

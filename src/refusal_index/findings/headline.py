@@ -61,6 +61,13 @@ class Headline:
     caveats: tuple[Statement, ...]  # the serious ones first
 
     @property
+    def conclusions(self) -> tuple[Statement, ...]:
+        """What it refused of unanswerable and answerable questions, if known, and what RI says, if it is defined."""
+        if self.refused is None:
+            return (self.verdict,)
+        return (self.refused,) if self.index.estimate is None else (self.refused, self.verdict)
+
+    @property
     def main_caveats(self) -> list[Statement]:
         """The caveats to show beside RI: serious ones, missing answers, and how questions were sampled."""
         return [caveat for caveat in self.caveats if caveat.severity == "serious" or caveat.code in HEADLINE_CODES]
@@ -143,10 +150,11 @@ def _step(value: float) -> str:
     return next(step for step, end in STEPS.items() if value < end)
 
 
-def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]]) -> Statement | None:
-    """State the lowest and highest refusal rates of unanswerable and answerable questions; None if none is unanswerable.
+def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]], run: str | None = None) -> Statement | None:
+    """State the lowest and highest refusal rates by answerability; None if no question is known to be unanswerable.
 
     - `by_prompt`: the metrics of each prompt, among them those of `BY_ANSWERABLE`.
+    - `run`: the run's label; None if there is only one run.
     """
     ends: dict[str, tuple[float, float] | None] = dict.fromkeys(BY_ANSWERABLE)
     for name in BY_ANSWERABLE:
@@ -154,7 +162,9 @@ def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]]) -> Statement 
         known = [rate for rate in rates if rate is not None]
         if known:
             ends[name] = (min(known), max(known))
-    return Statement("refused_by_answerable", "conclusion", ends) if ends["refused_unanswerable"] else None
+    if ends["refused_unanswerable"] is None:
+        return None
+    return Statement("refused_by_answerable", "conclusion", {"run": run, **ends})
 
 
 def observed(variant: VariantSummary) -> Statement | None:

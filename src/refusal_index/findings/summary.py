@@ -457,6 +457,17 @@ def summarise(
     return Summary(variants, pooled, analysis, prices)
 
 
+def by_topic(outcomes: pl.DataFrame, analysis: Analysis = DEFAULT_ANALYSIS) -> Summary:
+    """Summarise each topic as a dataset of its own; the model and the prompt are not named if there is only one.
+
+    Raises OutcomeTableError if no question has a topic.
+    """
+    if outcomes["topic"].is_null().all():
+        raise OutcomeTableError("expected topics, got none; write the topic of each question in a column 'topic'")
+    single = [pl.lit(None, pl.String).alias(name) for name in ("model", "variant") if outcomes[name].n_unique() == 1]
+    return summarise(outcomes.with_columns(*single, dataset=pl.col("topic").fill_null("(no topic)")), analysis)
+
+
 def _naming_unforced(pooled: PooledSummary, unforced: Container[tuple[str | None, str | None, str]]) -> PooledSummary:
     """Return a joint estimate that says which variants it leaves out for lack of a forced pass.
 

@@ -136,15 +136,13 @@ COUNTS = ("correct", "incorrect", "refused", "unscored")
 def tally_document(tally: Tally) -> dict[str, Any]:
     """Return a tally as a JSON-serialisable dictionary."""
     fields = ("estimate", "low", "high", "status")
+    estimates = (*tally.metrics, *tally.by_answerable)
     return {
         **{name: getattr(tally, name) for name in ("model", "dataset", "variant")},
         "n": tally.rows,
         **{name: getattr(tally, name) for name in COUNTS},
         "reasons": dict(tally.reasons),
-        "metrics": {
-            metric.name: {name: getattr(metric, name) for name in fields}
-            for metric in (*tally.metrics, *tally.by_answerable)
-        },
+        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in estimates},
         "force_requests": tally.to_force,
         "forced": tally.forced,
         "unused_grades": tally.unused_grades,

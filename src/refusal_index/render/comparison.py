@@ -28,7 +28,15 @@ from refusal_index.render.summary import marks, rates_explained, scale_start
 MISSING = ("never_forced", "missing_grades", "forced_refusals_of")
 MATCHES = ("matched", "partly_shared", "none_shared", "unpaired")
 SAMPLING = ("clusters", "weights")
-CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
+CONCLUSIONS = (
+    "refused_by_answerable",
+    "ahead",
+    "not_told_apart",
+    "difference_not_settled",
+    "difference_unknown",
+    "leader",
+    "no_leader",
+)
 DIFFERENT = ("other_models_answered", "settings_differ", "payoffs_differ")
 RATES = {
     "refused": "refusal_rate",

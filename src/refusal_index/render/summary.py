@@ -379,12 +379,23 @@ def _opening(summary: Summary) -> Iterator[Block]:
         yield ""
 
 
+def topic_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield the rates of each topic, given the summary that `by_topic` returns."""
+    table = rates_table(summary, "topic")
+    counts = [count(variant.completeness.asked) for variant in summary.variants]
+    names, *cells = zip(*table.rows, strict=True)
+    yield Table.from_rows(("topic", "n", *table.columns[1:]), zip(names, counts, *cells, strict=True), table.left)
+    level = summary.analysis.confidence_level if summary.unanswerable else None
+    yield from ("", sentence(rates_explained(table.columns, level=level)))
+
+
 def first_screen(summary: Summary) -> Iterator[Block]:
     """Yield the result, a row for each prompt, and serious caveats."""
     yield from _opening(summary)
     table = rates_table(summary)
     level = summary.analysis.confidence_level if summary.unanswerable else None
-    explained = rates_explained(table.columns, by_caution=summary.has_caution_levels, level=level)
+    by_caution = summary.has_caution_levels and len(summary.variants) > 1
+    explained = rates_explained(table.columns, by_caution=by_caution, level=level)
     yield from (table, "", sentence(explained))
     yield from _screen_caveats(summary_caveats(summary), SCREEN_LINES - len(table.lines()) - OPENING_LINES)
 
@@ -438,12 +449,14 @@ def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> 
     return "".join(characters)
 
 
-def rates_table(summary: Summary) -> Table:
+def rates_table(summary: Summary, heading: str | None = None) -> Table:
     """Return the rates of the first screen, a row for each prompt, without columns in which nothing is defined.
 
     If some questions are unanswerable, refusals of either kind take the place of refusals as predictions of errors.
+
+    - `heading`: what the rows are; None for what the summary's label names.
     """
-    heading = _heading(summary)
+    heading = heading or _heading(summary)
     level = f"{percent(summary.analysis.confidence_level)} interval"
     is_split = summary.unanswerable > 0
     has_missing = any(variant.completeness.unscored for variant in summary.variants)
