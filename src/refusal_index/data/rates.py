@@ -411,24 +411,15 @@ ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
 """Reason why they are undefined: it is not known of any question whether it has a right answer."""
 
 
-@dataclass(frozen=True)
-class Answerability:
-    """How many questions of a variant have a right answer."""
-
-    answerable: int
-    unanswerable: int
-    unknown: int
-
-
-def answerability(rows: pl.DataFrame) -> Answerability:
+def answerability(rows: pl.DataFrame) -> dict[str, int]:
     """Count the questions with and without a right answer; `rows` has one row per question.
 
     >>> answerability(pl.DataFrame({"answerable": [True, False, True, None]}))
-    Answerability(answerable=2, unanswerable=1, unknown=1)
+    {'answerable': 2, 'unanswerable': 1, 'unknown': 1}
     """
-    answerable = rows["answerable"]
-    unanswerable = answerable.len() - answerable.null_count() - int(answerable.sum())
-    return Answerability(int(answerable.sum()), unanswerable, answerable.null_count())
+    kinds = pl.col("answerable").sum(), IS_UNANSWERABLE.sum(), pl.col("answerable").null_count()
+    counts = rows.select(*(kind.alias(str(index)) for index, kind in enumerate(kinds))).row(0)
+    return dict(zip(("answerable", "unanswerable", "unknown"), counts, strict=True))
 
 
 def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:

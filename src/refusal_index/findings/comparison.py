@@ -19,12 +19,11 @@ from refusal_index.data.rates import (
     NEED_FORCED_ANSWERS,
     NEED_NO_GRADES,
     answerable_reason,
-    by_answerable,
     describe,
 )
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.headline import refused_by_answerable
-from refusal_index.findings.matching import Match, match_tables, matched_variants, stacked, variants_compared
+from refusal_index.findings.matching import Match, match_by_answerable, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
@@ -204,29 +203,6 @@ COMBINED = "combined"
 
 
 @dataclass(frozen=True)
-class SplitComparison:
-    """Refusals of two runs, by whether a question has a right answer."""
-
-    match: Match
-    differences: tuple[stats.MetricDifference, ...]  # of the metrics of `BY_ANSWERABLE`
-    unanswerable: int  # the number of questions without a right answer
-
-
-def split_by_answerable(tables: Sequence[pl.DataFrame]) -> SplitComparison:
-    """Compare the refusals of two runs by whether a question has a right answer.
-
-    - `tables`: the outcomes of either run, of one variant.
-    """
-    matched = match_tables([by_answerable(rows) for rows in tables])
-    compared = stats.compare_metrics(*matched.matrix.arrays, **matched.matrix.design)
-    named = [(name, compared[like]) for name, like in BY_ANSWERABLE.items()]
-    differences = (
-        replace(difference, name=name, reason=answerable_reason(difference.reason)) for name, difference in named
-    )
-    return SplitComparison(matched, tuple(differences), int(matched.matrix.wrong.any(axis=0).sum()))
-
-
-@dataclass(frozen=True)
 class VariantComparison:
     """Two runs under one variant: every metric, and the questions it rests on."""
 
@@ -234,13 +210,20 @@ class VariantComparison:
     match: Match
     comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
-    by_answerable: SplitComparison  # of the questions that are known to have a right answer, or none
+    split: Match  # with `wrong` for the unanswerable questions, whatever the grades
 
     def differences(self) -> dict[str, Difference]:
-        """Every difference by the name of its metric."""
-        compared = (*self.comparison.differences, *self.by_answerable.differences)
+        """Every difference by the name of its metric; those of `BY_ANSWERABLE` need an unanswerable question."""
+        compared = (*self.comparison.differences, *self._refusals())
         differences: dict[str, Difference] = {difference.name: difference for difference in compared}
         return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
+
+    def _refusals(self) -> Iterator[stats.MetricDifference]:
+        matrix = self.split.matrix
+        if matrix.wrong.any():
+            refusals = stats.compare_metrics(*matrix.arrays, **matrix.design)
+            for name, like in BY_ANSWERABLE.items():
+                yield replace(refusals[like], name=name, reason=answerable_reason(refusals[like].reason))
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,7 +255,7 @@ class PairComparison(MatchedRuns):
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
                 corrected = stats.compare_corrected(*self.corrected_indices[name])
-            compared.append(VariantComparison(name, matched, comparison, corrected, split_by_answerable(rows)))
+            compared.append(VariantComparison(name, matched, comparison, corrected, match_by_answerable(rows)))
         return tuple(compared)
 
     @property
@@ -349,9 +332,9 @@ class PairComparison(MatchedRuns):
                 rows.append((name, label, joint))
             of_variants = ((variant.name, variant.differences().get(name)) for variant in self.variants)
             rows += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
-        split = BY_ANSWERABLE if self.unanswerable else ()
-        for name in (*split, *(name for name in stats.METRIC_NAMES if name != INDEX)):
-            rows += ((name, variant.name, variant.differences()[name]) for variant in self.variants)
+        by_variant = {variant.name: variant.differences() for variant in self.variants}
+        for name in (*BY_ANSWERABLE, *(name for name in stats.METRIC_NAMES if name != INDEX)):
+            rows += ((name, variant, found[name]) for variant, found in by_variant.items() if name in found)
         adjusted = self._adjusted([difference.pvalue for *_, difference in rows])
         return [(*row, adjusted.get(position)) for position, row in enumerate(rows)]
 
@@ -391,11 +374,6 @@ class PairComparison(MatchedRuns):
                 adjusted[other.family] = self._adjusted(instead).get(position, other.pvalue)
             found.append(UnderOtherCopulas(variant, first_rate, second_rate, differences, adjusted))
         return tuple(found)
-
-    @property
-    def unanswerable(self) -> int:
-        """The number of questions that are known to have no right answer."""
-        return max(variant.by_answerable.unanswerable for variant in self.variants)
 
     @property
     def has_primary(self) -> bool:
@@ -440,9 +418,11 @@ class PairComparison(MatchedRuns):
 
     def _refused(self) -> Iterator[Statement]:
         """State what each run refused of unanswerable and of answerable questions, if some are unanswerable."""
-        split = [variant.by_answerable.differences for variant in self.variants]
         for side, label in zip(("first", "second"), self.labels, strict=True):
-            rates = [[stats.Estimate(getattr(one, side), name=one.name) for one in each] for each in split]
+            rates = [
+                [stats.Estimate(getattr(found[name], side), name=name) for name in BY_ANSWERABLE if name in found]
+                for found in (variant.differences() for variant in self.variants)
+            ]
             if (statement := refused_by_answerable(rates, label)) is not None:
                 yield statement
 
@@ -542,7 +522,7 @@ class PairComparison(MatchedRuns):
             (name, difference)
             for variant in self.variants
             for name, difference in variant.differences().items()
-            if difference.status != "ok" and (self.unanswerable or name not in BY_ANSWERABLE)
+            if difference.status != "ok"
         ]
         grouped: dict[tuple[str, str | None], dict[str, None]] = {}
         for name, difference in unusual:

@@ -69,10 +69,11 @@ def margin_guards(compared: VariantComparison, margins: Mapping[str, float]) -> 
         higher = not METRICS[name].lower_is_better
         limit = _limit(margin, higher)
         difference = compared.differences().get(name)
+        is_split = name in rates.BY_ANSWERABLE
         if difference is None:  # the corrected index of runs that were sampled once
-            yield _undefined(name, margin, NO_REPEATED_QUESTIONS)
+            yield _undefined(name, margin, rates.ANSWERABLE_NOT_RECORDED if is_split else NO_REPEATED_QUESTIONS)
             continue
-        match = compared.by_answerable.match if name in rates.BY_ANSWERABLE else compared.match
+        match = compared.split if is_split else compared.match
         estimate = difference.estimate
         pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
         is_constant = difference.reason == CONSTANT

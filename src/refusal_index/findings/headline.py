@@ -34,7 +34,7 @@ An interval of any width may straddle the border of two neighbouring steps.
 """
 
 
-HEADLINE_CODES = frozenset({"unscored_outcomes", "sampling", "answerable_unknown"})
+HEADLINE_CODES = frozenset({"unscored_outcomes", "sampling"})
 """Caveats that are shown beside RI even if they are not serious."""
 
 PUBLISHED_CODES = frozenset({"published_place", "published_apart", "published_not_comparable"})
@@ -63,9 +63,8 @@ class Headline:
     @property
     def conclusions(self) -> tuple[Statement, ...]:
         """What it refused of unanswerable and answerable questions, if known, and what RI says, if it is defined."""
-        if self.refused is None:
-            return (self.verdict,)
-        return (self.refused,) if self.index.estimate is None else (self.refused, self.verdict)
+        is_needed = self.refused is None or self.index.estimate is not None
+        return tuple(one for one in (self.refused, self.verdict if is_needed else None) if one is not None)
 
     @property
     def main_caveats(self) -> list[Statement]:

@@ -21,7 +21,6 @@ from refusal_index.findings import imputation
 from refusal_index.findings.comparison import (
     PairComparison,
     VariantComparison,
-    split_by_answerable,
 )
 from refusal_index.findings.gate_policy import INDICES, Policy
 from refusal_index.findings.guards import (
@@ -31,7 +30,7 @@ from refusal_index.findings.guards import (
     margin_guards,
     undefined_guards,
 )
-from refusal_index.findings.matching import match
+from refusal_index.findings.matching import match, match_by_answerable
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import AtLook
@@ -158,8 +157,7 @@ class JudgedRuns:
             truthfulness_weights=self.analysis.payoffs.truthfulness,
             **matched.matrix.design,
         )
-        split = split_by_answerable(list(rows.values()))
-        return VariantComparison("", matched, comparison, None, split)
+        return VariantComparison("", matched, comparison, None, match_by_answerable(list(rows.values())))
 
     def _with_imputed(self, named: NamedGuard) -> Guard:
         """Add an interval for each run and each reason for which its answers are missing."""

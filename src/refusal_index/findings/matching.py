@@ -77,8 +77,13 @@ def match(
             for rows, is_unforced, lacks in zip(tables, unforced, lacking, strict=True)
         ]
     if is_split:
-        return match_tables([by_answerable(rows) for rows in tables])
+        return match_by_answerable(tables)
     return replace(match_tables(tables), unforced=unforced, lacking=lacking)
+
+
+def match_by_answerable(tables: Sequence[pl.DataFrame]) -> Match:
+    """Match outcome tables with `wrong` for the unanswerable questions, whatever the grades, where that is known."""
+    return match_tables([by_answerable(rows) for rows in tables])
 
 
 def match_tables(tables: Sequence[pl.DataFrame]) -> Match:

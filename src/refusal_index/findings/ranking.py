@@ -97,10 +97,9 @@ class RunRanking(MatchedRuns):
                 truthfulness_weights=analysis.payoffs.truthfulness,
                 **{**common, **matrix.design},
             )
-        if analysis.metric in BY_ANSWERABLE:
-            unranked = [replace(run, reason=answerable_reason(run.reason)) for run in ranking.unranked]
-            ranking = replace(ranking, unranked=tuple(unranked))
-        return replace(ranking, metric=analysis.metric)
+        unranked = tuple(replace(run, reason=answerable_reason(run.reason)) for run in ranking.unranked)
+        is_split = analysis.metric in BY_ANSWERABLE
+        return replace(ranking, metric=analysis.metric, unranked=unranked if is_split else ranking.unranked)
 
     def _check_forced_pass(self) -> None:
         unforced = [

@@ -20,7 +20,7 @@ from refusal_index.data.outcome_table import SAMPLING_COLUMNS
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Severity, Statement
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.reply_checks import ReplyChecks, reply_caveats
 from refusal_index.findings.sensitivity import (
     LEVEL,
@@ -87,12 +87,11 @@ def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Stateme
         yield Statement("few_clusters", "serious", values)
 
 
-def answerable_caveats(counts: rates.Answerability) -> Iterator[Statement]:
+def answerable_caveats(counts: Mapping[str, int]) -> Iterator[Statement]:
     """Yield the caveat that some questions, not all, are not marked as answerable or unanswerable."""
-    if counts.unknown and counts.unanswerable:
-        n_asked = counts.answerable + counts.unanswerable + counts.unknown
-        severity: Severity = "serious" if rates.too_many_missing(counts.unknown, n_asked) else "note"
-        yield Statement("answerable_unknown", severity, {"unknown": counts.unknown, "asked": n_asked})
+    if counts["unknown"] and counts["unanswerable"]:
+        values = {"unknown": counts["unknown"], "asked": sum(counts.values())}
+        yield Statement("answerable_unknown", "serious", values)
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
@@ -241,7 +240,9 @@ class VariantSummary:
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: rates.Completeness
     forced_refusals: rates.ForcedRefusals
-    answerability: rates.Answerability  # how many of its questions have a right answer
+    answerability: Mapping[
+        str, int
+    ]  # how many of its questions are answerable, unanswerable, or neither as far as known
     caveats: tuple[Statement, ...]  # to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
@@ -326,7 +327,7 @@ class Summary:
     @property
     def unanswerable(self) -> int:
         """The number of questions that are known to have no right answer."""
-        return max((variant.answerability.unanswerable for variant in self.variants), default=0)
+        return max((variant.answerability["unanswerable"] for variant in self.variants), default=0)
 
     def records(self, name: str) -> bool:
         """Whether its dataset supports a metric: those of `BY_ANSWERABLE` need questions without a right answer."""

@@ -81,7 +81,7 @@ def _rates_table(comparison: PairComparison) -> Table:
     names = {variant.name: abbreviated(variant.name, MAX_NAME_LENGTH) for variant in comparison.variants}
     alpha = 1 - comparison.analysis.confidence_level
     index = {METRICS[INDEX].column: INDEX}
-    if comparison.unanswerable:
+    if any(metric in BY_ANSWERABLE for metric, _ in compared):
         columns = {METRICS[name].column: name for name in BY_ANSWERABLE} | index | {"wrong": RATES["wrong"]}
     else:
         columns = index | RATES

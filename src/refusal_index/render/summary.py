@@ -382,11 +382,8 @@ def _opening(summary: Summary) -> Iterator[Block]:
 def topic_blocks(summary: Summary) -> Iterator[Block]:
     """Yield the rates of each topic, given the summary that `by_topic` returns."""
     table = rates_table(summary, "topic")
-    counts = [count(variant.completeness.asked) for variant in summary.variants]
-    names, *cells = zip(*table.rows, strict=True)
-    yield Table.from_rows(("topic", "n", *table.columns[1:]), zip(names, counts, *cells, strict=True), table.left)
     level = summary.analysis.confidence_level if summary.unanswerable else None
-    yield from ("", sentence(rates_explained(table.columns, level=level)))
+    yield from (table, "", sentence(rates_explained(table.columns, level=level)))
 
 
 def first_screen(summary: Summary) -> Iterator[Block]:
@@ -454,37 +451,32 @@ def rates_table(summary: Summary, heading: str | None = None) -> Table:
 
     If some questions are unanswerable, refusals of either kind take the place of refusals as predictions of errors.
 
-    - `heading`: what the rows are; None for what the summary's label names.
+    - `heading`: ``"topic"`` for a row, with its number of questions, for each topic; None for what the labels name.
     """
-    heading = heading or _heading(summary)
-    level = f"{percent(summary.analysis.confidence_level)} interval"
-    is_split = summary.unanswerable > 0
-    has_missing = any(variant.completeness.unscored for variant in summary.variants)
-    columns = (
-        heading,
-        *([METRICS[name].column for name in BY_ANSWERABLE] if is_split else []),
-        *(METRICS[INDEX].column, level),
-        *(["wrong"] if is_split else ["refused", "precision", "wrong", "over-refusal"]),
-        *(["unscored"] if has_missing else []),
-    )
-    rows = (_screen_row(summary, variant, is_split, has_missing) for variant in summary.variants)
-    return Table.from_rows(columns, rows, left=(heading,)).without_empty()
+    rows = [_screen_row(summary, variant, heading) for variant in summary.variants]
+    split = [METRICS[name].column for name in BY_ANSWERABLE]
+    left_out = ["refused", "precision", "over-refusal"] if summary.unanswerable else split
+    table = Table.from_rows(rows[0], (row.values() for row in rows), left=(heading or _heading(summary),))
+    return table.without(*left_out).without_empty()
 
 
-def _screen_row(summary: Summary, variant: VariantSummary, is_split: bool, has_missing: bool) -> Iterator[str]:
+def _screen_row(summary: Summary, variant: VariantSummary, heading: str | None) -> dict[str, str]:
+    """Return all cells by column."""
     label = summary.label(variant)
     right = variant.metric("correct_given_attempted").estimate
-    yield abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label
-    if is_split:
-        yield from (percent_with_interval(variant.metric(name)) for name in BY_ANSWERABLE)
-    yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
-    if not is_split:
-        yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
-    yield percent(None if right is None else 1 - right, 0)
-    if not is_split:
-        yield percent(variant.metric("over_refusal").estimate, 0)
-    if has_missing:
-        yield f"{count(variant.completeness.unscored)} ({percent(variant.completeness.missing_share, 1)})"
+    unscored = variant.completeness.unscored
+    return {
+        heading or _heading(summary): abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label,
+        **({"n": count(variant.completeness.asked)} if heading else {}),
+        **{METRICS[name].column: percent_with_interval(variant.metric(name)) for name in BY_ANSWERABLE},
+        METRICS[INDEX].column: number(variant.index.estimate, 2),
+        f"{percent(summary.analysis.confidence_level)} interval": interval_of(variant.index, 2),
+        "refused": percent(variant.metric("refusal_rate").estimate, 0),
+        "precision": percent(variant.metric("refusal_precision").estimate, 0),
+        "wrong": percent(None if right is None else 1 - right, 0),
+        "over-refusal": percent(variant.metric("over_refusal").estimate, 0),
+        "unscored": f"{count(unscored)} ({percent(variant.completeness.missing_share, 1)})" if unscored else UNDEFINED,
+    }
 
 
 def rates_explained(columns: Sequence[str], *, by_caution: bool = False, level: float | None = None) -> Statement:
