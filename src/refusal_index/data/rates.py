@@ -431,6 +431,12 @@ def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(wrong=IS_UNANSWERABLE)
 
 
+def answerable_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
+    """Return all metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
+    settings = analysis.payoffs, analysis.confidence_level
+    return tuple(answerable_metric(name, rows, *settings) for name in BY_ANSWERABLE)
+
+
 def answerable_metric(name: str, rows: pl.DataFrame, payoffs: Payoffs, level: float) -> Estimate:
     """Return one of the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
     split = by_answerable(rows)

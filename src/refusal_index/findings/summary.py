@@ -411,10 +411,6 @@ def summarise(
         else:
             corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
         answerable = rates.answerability(rows)
-        split = (
-            rates.answerable_metric(name, rows, analysis.payoffs, analysis.confidence_level)
-            for name in rates.BY_ANSWERABLE
-        )
         unclear = unclear_replies(rows, analysis)
         sampled = rates.sampling_summary(rows, rates.sampled_table(rows), analysis.sampling)
         return VariantSummary(
@@ -422,7 +418,7 @@ def summarise(
             dataset=group.dataset,
             variant=group.variant,
             table=counts,
-            metrics=(*estimates, *split, corrected),
+            metrics=(*estimates, *rates.answerable_metrics(rows, analysis), corrected),
             completeness=complete,
             forced_refusals=forced,
             answerability=answerable,

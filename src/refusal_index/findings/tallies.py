@@ -12,7 +12,7 @@ import polars as pl
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.first_pass import NOT_KNOWN, FirstPass
 from refusal_index.data.outcome import NOT_GRADED, Grade
-from refusal_index.data.rates import BY_ANSWERABLE, answerable_metric, too_many_missing
+from refusal_index.data.rates import answerable_metrics, too_many_missing
 from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Statement
@@ -126,7 +126,7 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
 def _by_answerable(group: Sequence[FirstPass], analysis: Analysis) -> tuple[Estimate, ...]:
     refused = [None if first.grade is Grade.UNSCORED else first.grade is Grade.REFUSED for first in group]
     rows = pl.DataFrame({"refused": refused, "answerable": [first.answerable for first in group]})
-    split = tuple(answerable_metric(name, rows, analysis.payoffs, analysis.confidence_level) for name in BY_ANSWERABLE)
+    split = answerable_metrics(rows, analysis)
     return split if split[0].estimate is not None else ()
 
 
