@@ -221,11 +221,7 @@ def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
 def _from_row(row: dict[str, Any]) -> FirstPass:
     refused = row["refused"]
     wrong = row["wrong"]
-    # A refused question that is wrong without a forced answer has no right answer.
-    is_settled = (
-        refused and row["forced_grade"] == Grade.INCORRECT.value and row["forced_reply"] is None and row["gold"] is None
-    )
-    is_unanswerable = is_settled or row["answerable"] is False
+    is_unanswerable = row["answerable"] is False
     if refused is None:
         grade: Grade | None = Grade.UNSCORED
     elif refused:
@@ -251,7 +247,7 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
         forced=forced,
         p_answering=row.get("p_answering"),
         confidence=row.get("confidence"),
-        is_marked_answerable=row["answerable"] is True,
+        is_marked_answerable=row["answerable"] is True and gold == NOT_KNOWN,
     )
 
 

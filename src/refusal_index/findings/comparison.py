@@ -214,16 +214,13 @@ class VariantComparison:
 
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric; those of `BY_ANSWERABLE` need an unanswerable question."""
-        compared = (*self.comparison.differences, *self._refusals())
-        differences: dict[str, Difference] = {difference.name: difference for difference in compared}
-        return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
-
-    def _refusals(self) -> Iterator[stats.MetricDifference]:
+        differences: dict[str, Difference] = {difference.name: difference for difference in self.comparison.differences}
         matrix = self.split.matrix
         if matrix.wrong.any():
             refusals = stats.compare_metrics(*matrix.arrays, **matrix.design)
             for name, like in BY_ANSWERABLE.items():
-                yield replace(refusals[like], name=name, reason=answerable_reason(refusals[like].reason))
+                differences[name] = replace(refusals[like], reason=answerable_reason(refusals[like].reason))
+        return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
 
 
 @dataclass(frozen=True, repr=False)

@@ -160,7 +160,7 @@ def imputed(
     - `chosen`: truth values, which of the rows without a grade are imputed; None for all. The others stay without one.
 
     >>> flags = {"refused": [True, True, True, False, None], "wrong": [True, False, None, False, None]}
-    >>> rows = pl.DataFrame({"question_id": list("abcde"), "draw": 0, "gold": "!", "forced_grade": None, **flags})
+    >>> rows = pl.DataFrame({"question_id": list("abcde"), "draw": 0, "answerable": True, **flags})
     >>> imputed(rows, ["refused_right"])["wrong"].to_list()
     [True, False, False, False, False]
     """
@@ -179,7 +179,7 @@ def imputed_in_cells(rows: pl.DataFrame, cells: Sequence[str], count: int) -> pl
     - `count`: a number of rows; fewer are given a cell if no more can be in any of them.
 
     >>> flags = {"refused": [True, False, True, None], "wrong": [True, False, None, None]}
-    >>> rows = pl.DataFrame({"question_id": list("abcd"), "draw": 0, "question": "?", "gold": "!", **flags})
+    >>> rows = pl.DataFrame({"question_id": list("abcd"), "draw": 0, "question": "?", "answerable": True, **flags})
     >>> imputed_in_cells(rows, ["answered_wrong", "refused_right"], 2).select("refused", "wrong").rows()[2:]
     [(True, False), (False, True)]
     """

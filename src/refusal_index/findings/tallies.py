@@ -125,7 +125,8 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
 
 def _by_answerable(group: Sequence[FirstPass], analysis: Analysis) -> tuple[Estimate, ...]:
     refused = [None if first.grade is Grade.UNSCORED else first.grade is Grade.REFUSED for first in group]
-    rows = pl.DataFrame({"refused": refused, "answerable": [first.answerable for first in group]})
+    answerable = [first.answerable for first in group]
+    rows = pl.DataFrame({"refused": refused, "answerable": answerable}).cast(pl.Boolean)
     split = answerable_metrics(rows, analysis)
     return split if split[0].estimate is not None else ()
 
