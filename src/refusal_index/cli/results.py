@@ -404,7 +404,7 @@ def compare(
 
     analysis = Analysis(
         variant=variants,
-        metric=one_of("--metric", metric, METRICS),
+        metric=one_of("--metric", metric, list(METRICS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         weighted_score_p=weighted_score_p,
         truthfulness_weights=weights_of(truthfulness_weights),

@@ -30,7 +30,7 @@ from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SC
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
 from refusal_index.stats.arguments import checked_weights
-from refusal_index.stats.baseline import Payoffs, rate_or_score, ratio_weights
+from refusal_index.stats.baseline import rate_or_score, ratio_weights
 from refusal_index.stats.contingency import (
     FEW_CLUSTERS,
     FEW_IN_CELL,
@@ -433,15 +433,14 @@ def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:
 
 def answerable_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
     """Return all metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
-    settings = analysis.payoffs, analysis.confidence_level
-    return tuple(answerable_metric(name, rows, *settings) for name in BY_ANSWERABLE)
+    return tuple(answerable_metric(name, rows, analysis, analysis.confidence_level) for name in BY_ANSWERABLE)
 
 
-def answerable_metric(name: str, rows: pl.DataFrame, payoffs: Payoffs, level: float) -> Estimate:
-    """Return one of the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
+def answerable_metric(name: str, rows: pl.DataFrame, analysis: Analysis, level: float) -> Estimate:
+    """Return one of the metrics of `BY_ANSWERABLE` of one variant, with the interval of another level."""
     split = by_answerable(rows)
     table = sampled_table(split) or contingency_table(split)
-    found = rate_or_score(BY_ANSWERABLE[name], table, payoffs, level)
+    found = rate_or_score(BY_ANSWERABLE[name], table, analysis.payoffs, level)
     return replace(found, name=name, reason=answerable_reason(found.reason))
 
 

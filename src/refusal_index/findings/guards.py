@@ -207,7 +207,7 @@ def _own_number(
 
     def at_level(level: float) -> stats.Estimate:
         if name in rates.BY_ANSWERABLE:
-            return rates.answerable_metric(name, rates.first_draws(rows), analysis.payoffs, level)
+            return rates.answerable_metric(name, rates.first_draws(rows), analysis, level)
         return rate_or_score(name, table, analysis.payoffs, level)
 
     def interval(level: float) -> stats.ConfidenceInterval:

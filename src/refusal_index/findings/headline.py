@@ -155,14 +155,11 @@ def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]], run: str | No
     - `by_prompt`: the metrics of each prompt, among them those of `BY_ANSWERABLE`.
     - `run`: the run's label; None if there is only one run.
     """
-    ends: dict[str, tuple[float, float] | None] = dict.fromkeys(BY_ANSWERABLE)
-    for name in BY_ANSWERABLE:
-        rates = [metric.estimate for metrics in by_prompt for metric in metrics if metric.name == name]
-        known = [rate for rate in rates if rate is not None]
-        if known:
-            ends[name] = (min(known), max(known))
-    if ends["refused_unanswerable"] is None:
+    found = [metric for metrics in by_prompt for metric in metrics if metric.estimate is not None]
+    rates = {name: sorted(metric.estimate or 0.0 for metric in found if metric.name == name) for name in BY_ANSWERABLE}
+    if not rates["refused_unanswerable"]:
         return None
+    ends = {name: (known[0], known[-1]) if known else None for name, known in rates.items()}
     return Statement("refused_by_answerable", "conclusion", {"run": run, **ends})
 
 

@@ -81,14 +81,13 @@ def _rates_table(comparison: PairComparison) -> Table:
     names = {variant.name: abbreviated(variant.name, MAX_NAME_LENGTH) for variant in comparison.variants}
     alpha = 1 - comparison.analysis.confidence_level
     index = {METRICS[INDEX].column: INDEX}
-    if any(metric in BY_ANSWERABLE for metric, _ in compared):
-        columns = {METRICS[name].column: name for name in BY_ANSWERABLE} | index | {"wrong": RATES["wrong"]}
-    else:
-        columns = index | RATES
+    split = {METRICS[name].column: name for name in BY_ANSWERABLE}
+    is_split = any(metric in BY_ANSWERABLE for metric, _ in compared)
+    columns = split | index | {"wrong": RATES["wrong"]} if is_split else index | RATES
 
     def cell(metric: str, variant: str) -> str:
         if (metric, variant) not in compared:
-            return UNDEFINED
+            return ""
         difference, holm = compared[metric, variant]
         is_marked = is_significant(difference, difference.pvalue if holm is None else holm, alpha)
         numbers: Sequence[float | None] = both_numbers(difference)

@@ -300,7 +300,9 @@ class Table:
     def without_empty(self) -> Table:
         """Return the table without columns in which nothing is defined, if it has rows."""
         cells_of = zip(self.columns, *self.rows, strict=True)
-        return self.without(*(name for name, *cells in cells_of if set(cells) == {UNDEFINED})) if self.rows else self
+        return (
+            self.without(*(name for name, *cells in cells_of if set(cells) <= {UNDEFINED, ""})) if self.rows else self
+        )
 
     def parts(self, width: int = TEXT_WIDTH) -> Iterator[Table]:
         """Split the table into tables that fit the width; columns that name the rows are in each of them.
