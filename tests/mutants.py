@@ -2300,7 +2300,7 @@ MUTANTS = (
     ),
     Mutant(
         "half of the smaller run's questions",
-        "match",
+        "match_tables",
         "enough = scored.min() / 2",
         "enough = scored.max() / 2",
         "findings/test_runs_and_comparison.py",
@@ -3081,7 +3081,7 @@ MUTANTS = (
     ),
     Mutant(
         "a mark tells that a question is answerable",
-        "answerable",
+        "FirstPass.answerable",
         "self.is_marked_answerable or ",
         "",
         "findings/test_variant_metrics.py",
@@ -4104,8 +4104,8 @@ MUTANTS = (
     Mutant(
         "no other index takes the place of the one a policy names",
         "margin_guards",
-        "source.differences().get(like)",
-        "source.differences().get(like, source.comparison[INDEX])",
+        "compared.differences().get(name)",
+        "compared.differences().get(name, compared.comparison[INDEX])",
         "findings/test_gate.py",
     ),
     Mutant(
