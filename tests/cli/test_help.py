@@ -36,7 +36,7 @@ def test_ls_lists_everything_that_can_be_run():
     lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
     first = {line.split()[0] for line in lines if line.startswith("  ")}
     models = {f"almanac/{name}" for name in model_names()}
-    assert first == {*dataset_names(), *prompt_set_names(), *models}
+    assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models}
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
 
 

@@ -228,6 +228,7 @@ def ls(
     console.say("datasets (--dataset)")
     for name in dataset_names():
         console.say(f"  {name:<25} {dataset_source(name).note}".rstrip())
+    console.say(f"  {'hf:ORG/NAME':<25} a dataset of the Hugging Face Hub; hf:ORG/NAME/CONFIG:SPLIT@REVISION in full")
     console.say()
     console.say("prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():

@@ -59,6 +59,7 @@ from refusal_index.runs.sent import sends_as_set
 from refusal_index.runs.servers import check_servers, other_addresses
 from refusal_index.runs.settings import Repeats, Settings
 from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.stored_questions import stored_questions
 
 RUNS = Path("runs")
 
@@ -277,6 +278,8 @@ def prepare(
     if settings.log_to:
         entry_points.hook("trackers").check_trackers(settings.log_to)
     prompts = load_prompt_set(settings.prompting.prompts)
+    if dataset is None and out is not None:
+        dataset = stored_questions(RunFolder(out), settings)
     dataset = with_answerable(dataset or load_questions(settings))
     kind, graders = grader_for(settings, dataset)
     grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
