@@ -20,6 +20,7 @@ from refusal_index.models.settings import Setting
 from refusal_index.plugins.almanac.models import model_names
 from refusal_index.plugins.almanac.provider import PROVIDER
 from refusal_index.protocol import load_prompt_set, prompt_set_names
+from refusal_index.protocol.grading import RULES
 from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
@@ -36,7 +37,7 @@ def test_ls_lists_everything_that_can_be_run():
     lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
     first = {line.split()[0] for line in lines if line.startswith("  ")}
     models = {f"almanac/{name}" for name in model_names()}
-    assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models}
+    assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models, *RULES}
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead, are_outcome_tables, score_imported
+from refusal_index.cli.imported import FilesToRead, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     ConfidenceLevel,
@@ -20,7 +20,6 @@ from refusal_index.cli.shared_options import (
     only_folder,
     output,
     readable_runs,
-    summary_of,
     weights_of,
     words_of,
 )
@@ -78,6 +77,7 @@ def score(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
+    from refusal_index.runs.scoring import are_outcome_tables
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
@@ -152,8 +152,9 @@ def _score_outcomes(
     """
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.summary import first_screen, summary_document
+    from refusal_index.runs.scoring import summary_of
 
-    summary = summary_of(files, analysis, columns, encoding)
+    summary, _ = summary_of(files, analysis, columns, encoding)
     _note_unused(files, analysis.sampling, columns, encoding)
     if as_json:
         console.document(summary_document(summary))
@@ -249,6 +250,7 @@ def show(
     from refusal_index.findings.summary import by_topic
     from refusal_index.render.run import run_blocks
     from refusal_index.render.summary import summary_blocks, topic_blocks
+    from refusal_index.runs.scoring import summary_of
 
     if replies:
         _show_replies(files, Sampling(cluster, weight), columns_of(column))
@@ -267,7 +269,8 @@ def show(
         return
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
-    console.show(summary_blocks(summary_of(files, analysis, columns_of(column))))
+    summary, _ = summary_of(files, analysis, columns_of(column))
+    console.show(summary_blocks(summary))
 
 
 def _outcomes(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> pl.DataFrame:
@@ -394,13 +397,12 @@ def compare(
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.findings.comparison import compare_pair
+    from refusal_index.findings.comparison import PairComparison
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.published import compare_with_paper
-    from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
     from refusal_index.render.published import published_screen
-    from refusal_index.runs.gate import OF_RANKING
+    from refusal_index.runs.gate import comparison_of, refuse_ranking_options
 
     analysis = Analysis(
         variant=variants,
@@ -414,7 +416,7 @@ def compare(
     )
     if with_ is not None:
         one_of("--with", with_, ["paper"])
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got --with paper")
+        refuse_ranking_options(analysis, "--with paper")
     readable = readable_runs(runs, analysis)
     if with_ is None and len(readable.runs) < 2:
         raise OptionError(
@@ -425,15 +427,13 @@ def compare(
         placed = compare_with_paper(readable.runs, analysis)
         document = placed.to_document
         blocks = published_screen(placed, full=full)
-    elif len(readable.runs) == 2:
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got two")
-        pair = compare_pair(readable.runs, analysis)
-        document = pair.to_document
-        blocks = (pair_blocks if full else pair_screen)(pair)
     else:
-        ranking = rank(readable.runs, analysis)
-        document = ranking.to_document
-        blocks = (ranking_blocks if full else ranking_screen)(ranking)
+        compared = comparison_of(readable.runs, analysis)
+        document = compared.to_document
+        if isinstance(compared, PairComparison):
+            blocks = (pair_blocks if full else pair_screen)(compared)
+        else:
+            blocks = (ranking_blocks if full else ranking_screen)(compared)
     if json:
         console.document(document())
     else:
@@ -443,11 +443,3 @@ def compare(
             console.show(["", f"Add --full for {what}."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)
-
-
-def _refuse_ranking_options(analysis: Analysis, names: Iterable[str], what: str) -> None:
-    """Raise OptionError for an option of rankings that is given although there is no ranking."""
-    defaults = type(analysis)()
-    for name in names:
-        if getattr(analysis, name) != getattr(defaults, name):
-            raise OptionError(f"--{name}: applies to {what}; leave it out")

@@ -20,7 +20,15 @@ from refusal_index.data.outcome_table import OPTIONAL, all_scores
 from refusal_index.data.rates import variant_groups
 from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.run_sets import member_of_set, set_members
-from refusal_index.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, shortened, suggestion
+from refusal_index.errors import (
+    NotWrittenError,
+    OutcomeTableError,
+    RefusalIndexError,
+    RunFolderError,
+    checked_path,
+    shortened,
+    suggestion,
+)
 from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, grade_changes
@@ -345,7 +353,10 @@ class RunResults(Printable):
         return target
 
     def __repr__(self) -> str:
-        return f"RunResults({str(self.source)!r})"
+        try:
+            return f"RunResults({str(self.source)!r}, RI {rendering().estimate_text(self.summary.index)})"
+        except RefusalIndexError:  # its folder is gone, or is damaged
+            return f"RunResults({str(self.source)!r})"
 
     def _goal_in_words(self, code: str) -> str | None:
         if self.goal is None or self.goal.code != code:

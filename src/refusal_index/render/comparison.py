@@ -13,6 +13,7 @@ from refusal_index.findings.sections import registered_sections
 from refusal_index.render.format import (
     UNDEFINED,
     Block,
+    Definitions,
     Table,
     abbreviated,
     count,
@@ -60,7 +61,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     yield from selected(comparison, *CONCLUSIONS, "depends_on_copula")
     table = _rates_table(comparison)
     yield from ("", table, "", sentence(_pair_explained(comparison)))
-    yield sentence(rates_explained(table.columns))
+    yield Definitions(sentence(rates_explained(table.columns)))
     matched = [statement for statement in comparison.statements if statement.code in MATCHES]
     alike = [replace(statement, values={**statement.values, "variant": None}) for statement in matched]
     yield from map(sentence, alike[:1] if all(statement == alike[0] for statement in alike) else matched)

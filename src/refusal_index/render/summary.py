@@ -36,6 +36,7 @@ from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
     Block,
+    Definitions,
     Table,
     abbreviated,
     count,
@@ -393,7 +394,7 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     level = summary.analysis.confidence_level if summary.unanswerable else None
     by_caution = summary.has_caution_levels and len(summary.variants) > 1
     explained = rates_explained(table.columns, by_caution=by_caution, level=level)
-    yield from (table, "", sentence(explained))
+    yield from (table, "", Definitions(sentence(explained)))
     yield from _screen_caveats(summary_caveats(summary), SCREEN_LINES - len(table.lines()) - OPENING_LINES)
 
 
