@@ -45,6 +45,27 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "the list of runs has the number of questions of the prompt that has the fewest",
+        "_read",
+        'min(row["n"] for row in prompts)',
+        'max(row["n"] for row in prompts)',
+        "cli/test_listing.py",
+    ),
+    Mutant(
+        "RI of one prompt is not listed as that of all",
+        "_read",
+        "len(prompts) == 1 or len(prompts) < len(rows)",
+        "len(prompts) >= 1",
+        "cli/test_listing.py",
+    ),
+    Mutant(
+        "replies without log probabilities are counted",
+        "counting_logprobs",
+        'counts["missing"] += event.completion.logprobs is None',
+        'counts["missing"] += event.completion.logprobs is not None',
+        "runs/test_answered_by.py",
+    ),
+    Mutant(
         "another model whose name begins like that of the paper's grader is another grader",
         "_other_grader",
         "(published.grader, name))) > 1",

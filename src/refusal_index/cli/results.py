@@ -308,7 +308,7 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no readable run.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
@@ -381,7 +381,7 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models,
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet); at least two models,
       with --with paper at least one.
     - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]

@@ -19,7 +19,7 @@ from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import OPTIONAL, all_scores
 from refusal_index.data.rates import variant_groups
 from refusal_index.data.run_json import Stop, is_deterministic
-from refusal_index.data.run_sets import member_of_set, set_members
+from refusal_index.data.run_sets import member_of_set, runs_below
 from refusal_index.errors import (
     NotWrittenError,
     OutcomeTableError,
@@ -409,8 +409,8 @@ def read_runs(paths: Sequence[Path], analysis: Analysis = DEFAULT_ANALYSIS) -> t
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
 
-    - `paths`: folders of runs, folders of sets (meaning all of their runs), and outcome tables; duplicates are read
-      once.
+    - `paths`: folders of runs, folders of sets and other folders (meaning all runs in them), and outcome tables;
+      duplicates are read once.
     - `analysis`: how to compute their results.
     """
     runs, errors = _read_all(paths, analysis)
@@ -572,7 +572,7 @@ def _read_all(
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
     by_target: dict[Path, Path] = {}
     for path in paths:
-        for folder in [member.folder for member in set_members(path)] or [path]:
+        for folder in runs_below(path) or [path]:
             by_target.setdefault(folder.resolve(), folder)
     runs: list[RunResults] = []
     errors: list[OutcomeTableError | RunFolderError] = []

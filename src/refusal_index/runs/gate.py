@@ -11,7 +11,7 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.asked import count_asked
 from refusal_index.data.folder import RunFolder, run_around
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import PairComparison, compare_pair
@@ -186,11 +186,11 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     path = run.path if isinstance(run, RunResults) else whole_run(checked_path(run, argument))
-    runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
+    runs = runs_below(path)
     if runs:
         raise RunFolderError(
             f"{argument}: expected the folder of one run, got {path}, which holds {len(runs)}; name one of them, such "
-            f"as {runs[0].parent}"
+            f"as {runs[0]}"
         )
     runs_read = read_runs([path])
     if len(runs_read) != 1:
