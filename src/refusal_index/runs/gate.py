@@ -16,7 +16,7 @@ from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
-from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, read_policy
+from refusal_index.findings.gate_policy import PRESETS, Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.models.settings import SettingError
@@ -130,8 +130,9 @@ def gate(
         Runs, their folders, or outcome tables, of one model and dataset each. Without a baseline the policy needs
         bounds.
     policy
-        A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
-        ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and ``variant``.
+        A `Policy`, the name of a preset (``"coarse"``), a file such as ``gate.toml``, or its content as a dictionary:
+        ``margins``, ``at_least``, ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and
+        ``variant``.
     limits
         Any of these by name, in addition to the policy, as in ``at_least={"refusal_index": 0.2}``.
 
@@ -173,9 +174,11 @@ def gate(
 
 
 def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
-    """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
+    """Return a policy from a `Policy`, a mapping, the name of a preset or a file; raises PolicyError if none is."""
     if policy is None or isinstance(policy, Policy):
         return policy or Policy()
+    if isinstance(policy, str | Path) and str(policy) in PRESETS:
+        return Policy(margins=PRESETS[str(policy)])
     return (
         Policy.from_document(policy, "policy")
         if isinstance(policy, Mapping)
