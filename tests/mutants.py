@@ -2363,7 +2363,7 @@ MUTANTS = (
     ),
     Mutant(
         "half of the smaller run's questions",
-        "match",
+        "match_tables",
         "enough = scored.min() / 2",
         "enough = scored.max() / 2",
         "findings/test_runs_and_comparison.py",
@@ -3123,16 +3123,37 @@ MUTANTS = (
     ),
     Mutant(
         "a gold answer that is not filled in is none that does not exist",
-        "IS_UNANSWERABLE",
-        " & ~(_NO_GOLD & ~_WRONG).any()",
+        "_HAS_GOLD",
+        " & ~(_GOLD.is_null() & ~_WRONG).any()",
         "",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
-        "both kinds of questions are needed to split refusals",
-        "IS_UNANSWERABLE",
-        "_NO_GOLD & ~_NO_GOLD.all()",
-        "_NO_GOLD",
+        "gold answers that are not recorded do not make questions unanswerable",
+        "_HAS_GOLD",
+        "_GOLD.is_not_null().any() & ",
+        "",
+        "findings/test_variant_metrics.py",
+    ),
+    Mutant(
+        "questions that may be unanswerable or not are left out",
+        "by_answerable",
+        "wrong=IS_UNANSWERABLE",
+        "wrong=IS_UNANSWERABLE.fill_null(value=False)",
+        "findings/test_variant_metrics.py",
+    ),
+    Mutant(
+        "a mark tells that a question is answerable",
+        "FirstPass.answerable",
+        "self.is_marked_answerable or ",
+        "",
+        "findings/test_variant_metrics.py",
+    ),
+    Mutant(
+        "rates that count right answers are not those of the few that were graded",
+        "match",
+        "without_grades(rows) if lacks else ",
+        "",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
@@ -4146,8 +4167,8 @@ MUTANTS = (
     Mutant(
         "no other index takes the place of the one a policy names",
         "margin_guards",
-        "source.differences().get(like)",
-        "source.differences().get(like, source.comparison[INDEX])",
+        "compared.differences().get(name)",
+        "compared.differences().get(name, compared.comparison[INDEX])",
         "findings/test_gate.py",
     ),
     Mutant(
