@@ -1,24 +1,32 @@
-"""The tasks for ``inspect eval refusal_index/...``: a solver for the two passes, and a scorer for the table cells."""
+"""The tasks for ``inspect eval refusal_index/...``: a solver for the two passes, and a scorer of their outcomes."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from inspect_ai import Epochs, Task, task
+from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig, Model, ModelOutput, get_model
-from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.data.outcome import Question
 from refusal_index.models.failures import Failure, RequestFailedError
 from refusal_index.models.requests import ModelRequest, Response, to_metadata
 from refusal_index.plugins.inspect.client import CARRIED, classify, generate, guarded, to_config
+from refusal_index.plugins.inspect.outcomes import (
+    OUTCOME,
+    outcome_counts,
+    outcome_row,
+    outcome_score,
+    over_refusal,
+    refusal_index,
+    refusal_precision,
+)
+from refusal_index.plugins.inspect.two_pass import two_pass  # noqa: F401 - so that `--solver refusal_index/two_pass` finds it
 from refusal_index.protocol import (
     Completion,
     Conversation,
@@ -42,7 +50,6 @@ from refusal_index.runs.engine import Assignment
 from refusal_index.runs.graders import grader_prompt_of
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.stats import CELL_NAMES, ContingencyTable, refusal_index
 
 NO_GOLD = "no_gold"
 """Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
@@ -87,7 +94,7 @@ def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, 
 
 
 @solver
-def two_pass(
+def two_pass_questions(
     variant: str = "normal",
     prompts: str = "default",
     grader: str = GraderKind.EXACT,
@@ -164,41 +171,14 @@ def explain(error: Exception, role: Role) -> Failure:
     return classify(error, model_for(role))
 
 
-def cell_of(outcome: Outcome) -> str:
-    """Return the cell of the 2x2 table to which an outcome belongs, or ``"unscored"``."""
-    if outcome.refused is None or outcome.wrong is None:
-        return str(Grade.UNSCORED)
-    return f"{'refused' if outcome.refused else 'answered'}_{'wrong' if outcome.wrong else 'right'}"
-
-
-@metric
-def two_pass_metrics() -> Metric:
-    """Refusal Index with its standard error, the rates behind it and the unscored share; NaN where undefined."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        counts = Counter(str(score.score.value) for score in scores)
-        table = ContingencyTable(**{cell: counts[cell] for cell in CELL_NAMES})
-        result = refusal_index(table)
-        return {
-            "refusal_index": math.nan if result.estimate is None else result.estimate,
-            "standard_error": math.nan if result.standard_error is None else result.standard_error,
-            "correct_rate": table.correct_rate,
-            "refusal_rate": table.refusal_rate,
-            "error_rate": table.error_rate,
-            "unscored": counts[Grade.UNSCORED] / len(scores) if scores else math.nan,
-        }
-
-    return compute
-
-
-@scorer(metrics=[two_pass_metrics()])
-def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
-    """Score a question by its cell of the 2x2 table; if it was sampled more than once, the first draw counts.
+@scorer(metrics=[refusal_index(), refusal_precision(), over_refusal(), outcome_counts()])
+def two_pass_scorer(grader: str = GraderKind.EXACT, variant: str = "normal") -> Scorer:
+    """Score a question by its outcome; if it was sampled more than once, the first draw counts.
 
     Parameters
     ----------
-    grader
-        The grader, as in `two_pass`.
+    grader, variant
+        The grader and the first-pass variant, as in `two_pass_questions`.
     """
     kind = GraderKind(grader)
 
@@ -208,15 +188,10 @@ def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
         graded = outcomes(conversation, completions)
         if graded is None:
             return None
-        return Score(value=cell_of(graded[0]), answer=graded[0].first_reply, explanation=_explanation(graded[0]))
+        state.metadata[OUTCOME] = outcome_row(graded[0], variant, draw=0)
+        return outcome_score(state.metadata[OUTCOME])
 
     return score
-
-
-def _explanation(outcome: Outcome) -> str:
-    forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
-    reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
-    return f"first pass: {outcome.first_reply}{forced}{reason}"
 
 
 def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
@@ -272,10 +247,9 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         settings = Settings.from_values(seed=seed)
         return Task(
             dataset=to_dataset(dataset.name, conversations),
-            solver=two_pass(**shared, seed=settings.seed, grader_prompt=grader_prompt),
-            scorer=two_pass_scorer(grader),
+            solver=two_pass_questions(**shared, seed=settings.seed, grader_prompt=grader_prompt),
+            scorer=two_pass_scorer(grader, variant),
             config=to_config(settings.decoding),
-            epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
             metadata={**shared, "grader_prompt": grader_prompt, "dataset": dataset.name, "draws": draws},
             name=f"{dataset.name}-{variant}",
             version=COMPARABILITY_VERSION,
