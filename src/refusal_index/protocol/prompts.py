@@ -1,9 +1,9 @@
 """Prompt sets: the wording of both passes, loaded from TOML and checked as a whole.
 
 A prompt set is a TOML file with a template and, for each first-pass variant and for the forced pass, an instruction. It
-may have worked examples; a variant then says which of them are left unanswered. Everything else is equal between variants, so that a variant
-changes only the willingness to refuse (the paper, appendix on system prompts). A variant may be marked as a paraphrase
-of another: together they form a family that differs only in wording.
+may have worked examples; a variant then says which of them are left unanswered. Everything else is equal between
+variants, so that a variant changes only the willingness to refuse (the paper, appendix on system prompts). A variant
+may be marked as a paraphrase of another: together they form a family that differs only in wording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import of Inspect logs: of any task as first passes, and of ``two_pass`` or ``export --to inspect`` with both passes."""
+"""Import of Inspect logs: of any task as first passes; of ``two_pass`` or ``export --to inspect`` with both passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of a sample in two passes: its row in the sample's metadata, its score, and the metrics of such scores."""
+"""The outcome of a sample in two passes: its row in the sample's metadata, its score, and metrics of such scores."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def outcome_row(outcome: Outcome, variant: str, draw: int) -> dict[str, Any]:
 
 
 def outcome_score(row: Mapping[str, Any]) -> Score:
-    """Return the score of a row: C, I or N, as Inspect's own; NaN, which Inspect counts as unscored, if it lacks a grade.
+    """Return the score of a row: C, I or N, as Inspect's own; NaN if it lacks a grade.
 
-    A refusal is N, so that `accuracy` of these scores is the share of right answers in the first pass.
+    Inspect leaves NaN out of metrics and counts it as unscored. With N for a refusal, `accuracy` of these scores is the
+    share of right answers in the first pass.
     """
     shown: Value = math.nan
     if row["refused"] is not None and row["wrong"] is not None:

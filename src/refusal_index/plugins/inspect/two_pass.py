@@ -144,7 +144,8 @@ def _grader(name: str | None) -> Scorer:
     name = name or next(iter(scorers))
     if name not in scorers:
         raise TwoPassError(
-            f"two_pass: expected one of the task's scorers {', '.join(scorers)}, got {name!r}{suggestion(name, scorers)}"
+            f"two_pass: expected one of the task's scorers, {', '.join(scorers)}, got {name!r}"
+            f"{suggestion(name, scorers)}"
         )
     return scorers[name]
 
