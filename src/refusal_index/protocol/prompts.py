@@ -291,7 +291,8 @@ def _parse(content: bytes, source: str) -> PromptSet:
             f"{source}: expected a prompt set, got a grader's prompt; --grader-prompt {source} uses it, and "
             f"'refusal-index prompts {source} --grader' shows it"
         )
-    entries = _field(data, "examples", list, source) if "examples" in data else []
+    has_examples = "examples" in data or "{examples}" in str(data.get("preamble"))
+    entries = _field(data, "examples", list, source) if has_examples else []
     examples = tuple(_example(entry, f"{source}, example {number}") for number, entry in enumerate(entries, start=1))
     variants = _field(data, "variants", dict, source)
     if not variants:
