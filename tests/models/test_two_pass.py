@@ -60,7 +60,7 @@ def country_in(messages: Sequence[ChatMessage]) -> str:
 
 
 def is_forced(messages: Sequence[ChatMessage]) -> bool:
-    return any(message.text.startswith(FORCED) for message in messages if message.role == "user")
+    return any(FORCED in message.text for message in messages if message.role == "user")
 
 
 def scripted(first: Mapping[str, str] = FIRST, second: Mapping[str, str] = SECOND, stop: Any = "stop") -> Model:
@@ -100,8 +100,8 @@ def outcomes(log: EvalLog) -> dict[str, tuple[bool | None, bool | None]]:
 
 def found(log: EvalLog, name: str = SCORER) -> dict[str, float]:
     assert log.results
-    (score,) = (score for score in log.results.scores if score.name == name)
-    return {key: metric.value for key, metric in score.metrics.items()}
+    scores = [score for score in log.results.scores if score.name == name]
+    return {key: metric.value for score in scores for key, metric in score.metrics.items()}
 
 
 def only(log: EvalLog) -> EvalSample:
@@ -131,7 +131,7 @@ def test_end_to_end_the_log_is_scored_and_imported_without_options(evaluated, tm
     log = evaluated(Task(dataset=questions(), solver=two_pass(), scorer=match()))
     done = CliRunner().invoke(app, ["score", log.location, "--json"])
     assert done.exit_code == 0, done.output
-    assert f"{index_of(TABLE).estimate:.6f}" in done.output
+    assert str(index_of(TABLE).estimate)[:12] in done.output
     read = read_foreign_log(Path(log.location)).passes
     assert {first.question.question_id: (first.outcome().refused, first.outcome().wrong) for first in read} == CELLS
     (chad,) = (first for first in read if first.question.question_id == "Chad")
@@ -367,7 +367,7 @@ def test_an_agent_that_never_answers_is_unscored_and_its_metrics_undefined(evalu
     assert log.results.scores[-1].unscored_samples == 5
     assert math.isnan(found(log)["refusal_index"])
     done = CliRunner().invoke(app, ["score", log.location])
-    assert "undefined" in done.output
+    assert "first_empty" in done.output
 
 
 @solver
@@ -460,7 +460,7 @@ def test_a_status_is_an_entry_and_undefined_is_nan():
     boundary = computed(refusal_index(), (True, True), (False, True), (False, False))
     assert boundary["refusal_index"] == 1
     assert boundary["refusal_index/boundary/zero_cell:refused_right"] == 1
-    assert set(computed(over_refusal(), (False, True))) == {"over_refusal", "over_refusal/undefined/nothing_right"}
+    assert set(computed(over_refusal(), (False, True))) == {"over_refusal", "over_refusal/undefined/all_wrong"}
 
 
 def test_confidence_level_of_a_metric_is_that_of_its_interval():

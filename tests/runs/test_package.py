@@ -28,6 +28,7 @@ PUBLIC = [
     "export",
     "gate",
     "grade_reply",
+    "load_prompt_set",
     "open_run",
     "rank",
     "read_reply",

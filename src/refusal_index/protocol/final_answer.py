@@ -158,11 +158,11 @@ def is_unanswered(text: str) -> bool:
 
 
 def ends_unanswered(text: str) -> bool:
-    """Whether the last line of a reply without an answer tag is the word UNANSWERED alone, after other lines.
+    r"""Whether the last line of a reply without an answer tag is the word UNANSWERED alone, after other lines.
 
     Examples
     --------
-    >>> ends_unanswered("No document names her.\\n\\nUNANSWERED."), ends_unanswered("It stayed UNANSWERED")
+    >>> ends_unanswered("No document names her.\n\nUNANSWERED."), ends_unanswered("It stayed UNANSWERED")
     (True, False)
     """
     *others, last = text.strip().splitlines() or [""]
