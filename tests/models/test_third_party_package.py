@@ -38,7 +38,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("installed") / "site-packages"  # where Inspect looks for packages
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
     subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", str(folder), str(SOURCE)], check=True)
     return folder
