@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from typer.testing import CliRunner
 from refusal_index import ContingencyTable
 from refusal_index import refusal_index as index_of
 from refusal_index.cli import app
+from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.text import PatternError
 from refusal_index.inspect import TwoPassError, over_refusal, refusal_index, refusal_precision, two_pass
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
@@ -30,6 +32,8 @@ from refusal_index.plugins.inspect.outcomes import OUTCOME, SCORER, outcome_row,
 from refusal_index.plugins.inspect.two_pass import instructed
 from refusal_index.protocol import PromptSetError, load_prompt_set
 from refusal_index.stats import metrics
+from tests.docs.blocks import blocks
+from tests.docs.running import run_bash
 
 INSTRUCTIONS = load_prompt_set("instructions")
 FORCED = INSTRUCTIONS.preambles["forced"]
@@ -105,8 +109,8 @@ def found(log: EvalLog, name: str = SCORER) -> dict[str, float]:
 
 
 def only(log: EvalLog) -> EvalSample:
-    (sample,) = log.samples or []
-    return sample
+    (found,) = log.samples or []
+    return found
 
 
 # --- Tasks
@@ -207,8 +211,6 @@ def test_end_to_end_unanswered_after_prose_of_an_agent_is_a_refusal(evaluated):
 
 @pytest.mark.slow
 def test_end_to_end_an_embedded_model_gives_the_table_that_its_replies_say(evaluated):
-    from refusal_index.data.datasets import load_dataset, sample
-
     asked = sample(load_dataset("almanac"), 40, 0).questions
     dataset = MemoryDataset([Sample(id=one.question_id, input=one.text, target=one.gold) for one in asked])
     log = evaluated(Task(dataset=dataset, solver=two_pass(variant="high"), scorer=includes()), "almanac/base", seed=1)
@@ -478,3 +480,25 @@ def test_metrics_named_by_the_task_are_only_those_of_the_outcomes(evaluated):
     assert set(found(log, "match")) == {"accuracy"}
     assert found(log)["accuracy"] == 0.2, "of the first pass, with refusals as wrong"
     assert found(log)["refusal_index"] == index_of(TABLE).estimate
+
+
+# --- The page of the documentation
+
+
+@pytest.mark.slow
+def test_end_to_end_the_task_of_the_page_runs_in_a_shell_and_its_log_is_scored(tmp_path):
+    page = {block.title or block.language: block.text for block in blocks("docs/how-to/inspect.md")}
+    asked = sample(load_dataset("almanac"), 40, 0).questions
+    lines = [json.dumps({"id": one.question_id, "input": one.text, "target": one.gold}) for one in asked]
+    (tmp_path / "questions.jsonl").write_text("\n".join(lines))
+    (tmp_path / "task.py").write_text(page["task.py"])
+    evaluate, score, *_ = page["bash"].splitlines()
+    assert evaluate.split()[:3] == ["inspect", "eval", "task.py"]
+    run_bash("inspect eval task.py --model almanac/base --display none", tmp_path)
+    assert "almanac/base on questions: 40 questions" in run_bash(score, tmp_path)
+    run_bash(
+        "inspect eval task.py --model almanac/base --display none --log-dir again --solver refusal_index/two_pass -S variant=highest",
+        tmp_path,
+    )
+    (log,) = (tmp_path / "again").glob("*.eval")
+    assert {first.variant for first in read_foreign_log(log).passes} == {"highest"}

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig, Model, ModelOutput, get_model
-from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import Failure, RequestFailedError
-from refusal_index.models.requests import ModelRequest, Response, to_metadata
-from refusal_index.plugins.inspect.client import CARRIED, classify, generate, guarded, to_config
-from refusal_index.plugins.inspect.outcomes import (
-    OUTCOME,
-    outcome_counts,
-    outcome_row,
-    outcome_score,
-    over_refusal,
-    refusal_index,
-    refusal_precision,
-)
-from refusal_index.plugins.inspect.two_pass import two_pass  # noqa: F401 - so that `--solver refusal_index/two_pass` finds it
+from refusal_index.models.requests import ModelRequest, Response
+from refusal_index.plugins.inspect.client import classify, generate, guarded, to_config
+from refusal_index.plugins.inspect.outcomes import OUTCOME, outcome, outcome_row
+from refusal_index.plugins.inspect.two_pass import two_pass  # noqa: F401 - for `--solver refusal_index/two_pass`
 from refusal_index.protocol import (
-    Completion,
     Conversation,
     GraderKind,
     GraderPrompt,
-    Pass,
     Placement,
     Procedure,
     Protocol,
-    Reply,
     Role,
-    StopReason,
     TwoPass,
     check_gradable,
     load_prompt_set,
@@ -53,14 +40,6 @@ from refusal_index.runs.store import ReplyStore
 
 NO_GOLD = "no_gold"
 """Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
-
-
-def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str) -> Iterator[Completion]:
-    """Yield the completions in a log's sample, without their usage; a verdict for the first draw of its reply only."""
-    for entry in entries:
-        reply = Reply(Pass(entry["pass"]), Role(entry["role"]), entry["text"], StopReason(entry["stop_reason"]))
-        for draw in entry["draws"] if reply.role is Role.MODEL else entry["draws"][:1]:
-            yield Completion(question_id, "", draw, reply, entry["attempt"])
 
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
@@ -103,7 +82,7 @@ def two_pass_questions(
     seed: int = 0,
     grader_prompt: str | None = None,
 ) -> Solver:
-    """Ask each question in two passes.
+    """Ask each question in two passes, and keep its outcome: that of the first draw, if it is sampled more than once.
 
     Parameters
     ----------
@@ -136,7 +115,9 @@ def two_pass_questions(
         stored = assignment.store.completions(conversation.question.question_id, conversation.variant)
         completions = used_completions(conversation, stored)
         state.output = ModelOutput.from_content(str(get_model()), completions[0].reply.text if completions else "")
-        state.metadata[CARRIED] = to_metadata(completions)
+        graded = outcomes(conversation, completions)
+        if graded:
+            state.metadata[OUTCOME] = outcome_row(graded[0], variant, state.epoch - 1)
         return state
 
     return solve
@@ -169,29 +150,6 @@ async def send(request: ModelRequest) -> Response:
 def explain(error: Exception, role: Role) -> Failure:
     """Classify the error of a request."""
     return classify(error, model_for(role))
-
-
-@scorer(metrics=[refusal_index(), refusal_precision(), over_refusal(), outcome_counts()])
-def two_pass_scorer(grader: str = GraderKind.EXACT, variant: str = "normal") -> Scorer:
-    """Score a question by its outcome; if it was sampled more than once, the first draw counts.
-
-    Parameters
-    ----------
-    grader, variant
-        The grader and the first-pass variant, as in `two_pass_questions`.
-    """
-    kind = GraderKind(grader)
-
-    async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
-        conversation = _conversation(state, "", TwoPass(kind))
-        completions = from_metadata(state.metadata[CARRIED], conversation.question.question_id)
-        graded = outcomes(conversation, completions)
-        if graded is None:
-            return None
-        state.metadata[OUTCOME] = outcome_row(graded[0], variant, draw=0)
-        return outcome_score(state.metadata[OUTCOME])
-
-    return score
 
 
 def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
@@ -248,7 +206,7 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         return Task(
             dataset=to_dataset(dataset.name, conversations),
             solver=two_pass_questions(**shared, seed=settings.seed, grader_prompt=grader_prompt),
-            scorer=two_pass_scorer(grader, variant),
+            scorer=outcome(),
             config=to_config(settings.decoding),
             metadata={**shared, "grader_prompt": grader_prompt, "dataset": dataset.name, "draws": draws},
             name=f"{dataset.name}-{variant}",
