@@ -193,11 +193,11 @@ def agent_model() -> Model:
 def test_end_to_end_an_agent_starts_again_with_its_messages_and_its_store_as_at_first(evaluated):
     agent = react(tools=[lookup()], submit=AgentSubmit(answer_only=True))
     log = evaluated(Task(dataset=questions(), solver=two_pass(agent), scorer=match()), agent_model())
-    assert [sample.error for sample in log.samples] == [None] * 5
+    assert [one.error for one in log.samples] == [None] * 5
     assert outcomes(log) == {**CELLS, "Norway": (False, False)}
-    for sample in log.samples:
-        assert sample.store["calls"] == 1, "the call of the second pass is in its own store"
-        assert not is_forced(sample.messages), "the log shows the messages of the first pass"
+    for one in log.samples:
+        assert one.store["calls"] == 1, "the call of the second pass is in its own store"
+        assert not is_forced(one.messages), "the log shows the messages of the first pass"
 
 
 def test_end_to_end_unanswered_after_prose_of_an_agent_is_a_refusal(evaluated):
@@ -496,9 +496,7 @@ def test_end_to_end_the_task_of_the_page_runs_in_a_shell_and_its_log_is_scored(t
     assert evaluate.split()[:3] == ["inspect", "eval", "task.py"]
     run_bash("inspect eval task.py --model almanac/base --display none", tmp_path)
     assert "almanac/base on questions: 40 questions" in run_bash(score, tmp_path)
-    run_bash(
-        "inspect eval task.py --model almanac/base --display none --log-dir again --solver refusal_index/two_pass -S variant=highest",
-        tmp_path,
-    )
+    options = "--display none --log-dir again --solver refusal_index/two_pass -S variant=highest"
+    run_bash(f"inspect eval task.py --model almanac/base {options}", tmp_path)
     (log,) = (tmp_path / "again").glob("*.eval")
     assert {first.variant for first in read_foreign_log(log).passes} == {"highest"}

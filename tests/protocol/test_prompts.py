@@ -482,7 +482,8 @@ def test_unknown_prompt_set_error_suggests_the_nearest_name(tmp_path):
         load_prompt_set("defalt")
     with pytest.raises(
         PromptSetError,
-        match="no prompt set 'zzz'; choose one of confidence-targets, default, instructions, instructions-de, paraphrases, or give the path",
+        match="no prompt set 'zzz'; choose one of confidence-targets, default, instructions, instructions-de, "
+        "paraphrases, or give the path",
     ):
         load_prompt_set("zzz")
     with pytest.raises(PromptSetError, match="no prompt set"):
