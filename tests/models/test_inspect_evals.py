@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
 
-PINNED = "inspect_evals==0.28.0"
+PINNED = "inspect_evals==0.26.0"
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """

@@ -394,6 +394,14 @@ def test_a_limit_in_the_second_pass_leaves_the_refusal_without_a_forced_answer(e
     assert first.outcome().unscored_reason in ("forced_limit", "forced_not_asked")
 
 
+def test_a_limit_in_the_second_pass_leaves_an_unclear_answer_as_it_is(evaluated):
+    task = Task(dataset=questions("Peru"), solver=two_pass(twice_when_forced(4)), scorer=includes(), message_limit=4)
+    reply = {"Peru": "I don't know, but it may be Lima."}
+    row = only(evaluated(task, scripted(reply, reply))).metadata[OUTCOME]
+    assert (row["reading"], row["refused"], row["wrong"]) == ("unclear", False, False)
+    assert (row["unscored_reason"], row["forced_reply"]) == (None, None)
+
+
 def test_a_limit_in_the_first_pass_leaves_the_sample_unscored(evaluated):
     task = Task(dataset=questions("Chad"), solver=two_pass(), scorer=match(), message_limit=1)
     log = evaluated(task)

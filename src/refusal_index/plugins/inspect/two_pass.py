@@ -80,7 +80,7 @@ def two_pass(
         first = await first_pass(state, generate)
         outcome = _first_outcome(first)
         if outcome.refused or outcome.reading == ReadAs.UNCLEAR:
-            _record(first, replace(outcome, unscored_reason=outcome.unscored_reason or FORCED_LIMIT), variant)
+            _record(first, replace(outcome, unscored_reason=FORCED_LIMIT) if outcome.refused else outcome, variant)
             outcome = _with_forced(outcome, await fork(start, forced_pass))
         _record(first, outcome, variant)
         return first
@@ -128,7 +128,7 @@ def _solver(inner: Solver | Agent | Sequence[Solver] | None) -> Solver:
         return generate()
     if isinstance(inner, Sequence):
         return chain(list(inner))
-    return as_solver(inner) if is_agent(inner) else inner  # type: ignore[arg-type, return-value]
+    return as_solver(inner) if is_agent(inner) else inner  # type: ignore[return-value]
 
 
 def _grader(name: str | None) -> Scorer:
