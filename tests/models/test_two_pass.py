@@ -396,9 +396,9 @@ def test_a_limit_in_the_second_pass_leaves_the_refusal_without_a_forced_answer(e
 
 def test_a_limit_in_the_second_pass_leaves_an_unclear_answer_as_it_is(evaluated):
     task = Task(dataset=questions("Peru"), solver=two_pass(twice_when_forced(4)), scorer=includes(), message_limit=4)
-    reply = {"Peru": "I don't know, but it may be Lima."}
+    reply = {"Peru": "tool call for tool submit\n\nI don't know."}
     row = only(evaluated(task, scripted(reply, reply))).metadata[OUTCOME]
-    assert (row["reading"], row["refused"], row["wrong"]) == ("unclear", False, False)
+    assert (row["reading"], row["refused"], row["wrong"]) == ("unclear", False, True)
     assert (row["unscored_reason"], row["forced_reply"]) == (None, None)
 
 
@@ -494,6 +494,7 @@ def test_metrics_named_by_the_task_are_only_those_of_the_outcomes(evaluated):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_end_to_end_the_task_of_the_page_runs_in_a_shell_and_its_log_is_scored(tmp_path):
     page = {block.title or block.language: block.text for block in blocks("docs/how-to/inspect.md")}
     asked = sample(load_dataset("almanac"), 40, 0).questions
@@ -504,7 +505,3 @@ def test_end_to_end_the_task_of_the_page_runs_in_a_shell_and_its_log_is_scored(t
     assert evaluate.split()[:3] == ["inspect", "eval", "task.py"]
     run_bash("inspect eval task.py --model almanac/base --display none", tmp_path)
     assert "almanac/base on questions: 40 questions" in run_bash(score, tmp_path)
-    options = "--display none --log-dir again --solver refusal_index/two_pass -S variant=highest"
-    run_bash(f"inspect eval task.py --model almanac/base {options}", tmp_path)
-    (log,) = (tmp_path / "again").glob("*.eval")
-    assert {first.variant for first in read_foreign_log(log).passes} == {"highest"}
