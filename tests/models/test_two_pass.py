@@ -26,7 +26,7 @@ from refusal_index import refusal_index as index_of
 from refusal_index.cli import app
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.text import PatternError
-from refusal_index.inspect import TwoPassError, over_refusal, refusal_index, refusal_precision, two_pass
+from refusal_index.inspect import TwoPassError, over_refusal, refusal_index, two_pass
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
 from refusal_index.plugins.inspect.outcomes import OUTCOME, SCORER, outcome_row, outcome_score
 from refusal_index.plugins.inspect.two_pass import instructed
@@ -471,15 +471,6 @@ def test_a_status_is_an_entry_and_undefined_is_nan():
     assert boundary["refusal_index"] == 1
     assert boundary["refusal_index/boundary/zero_cell:refused_right"] == 1
     assert set(computed(over_refusal(), (False, True))) == {"over_refusal", "over_refusal/undefined/all_wrong"}
-
-
-def test_confidence_level_of_a_metric_is_that_of_its_interval():
-    cells = [(True, True)] * 3 + [(True, False)]
-    expected = next(
-        one for one in metrics(ContingencyTable(3, 1, 0, 0), confidence_level=0.5) if one.name == "refusal_precision"
-    )
-    shown = computed(refusal_precision(0.5), *cells)
-    assert (shown["refusal_precision/low"], shown["refusal_precision/high"]) == (expected.low, expected.high)
 
 
 def test_metrics_named_by_the_task_are_only_those_of_the_outcomes(evaluated):

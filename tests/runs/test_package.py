@@ -74,6 +74,7 @@ plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
 plugins.confidence.method.TrainingError
 plugins.inspect.IncompatibleError
+plugins.inspect.two_pass.TwoPassError
 plugins.paper.latex.PaperError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError

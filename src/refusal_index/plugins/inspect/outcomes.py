@@ -70,15 +70,15 @@ def _rows(scores: Iterable[SampleScore]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row is not None and not row["draw"]]
 
 
-def _estimate(scores: list[SampleScore], name: str, confidence_level: float) -> Value:
-    """Return a metric with its interval; a status other than ok is an entry of its own.
+def _estimate(scores: list[SampleScore], name: str) -> Value:
+    """Return a metric with its 95% interval; a status other than ok is an entry of its own.
 
     Scores without an outcome, of another scorer of the task, have no entries.
     """
     rows = _rows(scores)
     if scores and not rows:
         return {}
-    found = next(one for one in metrics(_table(rows), confidence_level=confidence_level) if one.name == name)
+    found = next(one for one in metrics(_table(rows)) if one.name == name)
     entries = {name: math.nan if found.estimate is None else found.estimate}
     for end, value in (("low", found.low), ("high", found.high)):
         if value is not None:
@@ -89,31 +89,31 @@ def _estimate(scores: list[SampleScore], name: str, confidence_level: float) -> 
 
 
 @metric(scores="unreduced")
-def refusal_index(confidence_level: float = 0.95) -> Metric:
+def refusal_index() -> Metric:
     """Refusal Index of a task under `two_pass`, with its interval."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "refusal_index", confidence_level)
+        return _estimate(scores, "refusal_index")
 
     return compute
 
 
 @metric(scores="unreduced")
-def refusal_precision(confidence_level: float = 0.95) -> Metric:
+def refusal_precision() -> Metric:
     """Share of the refused questions that are wrong when forced, with its interval."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "refusal_precision", confidence_level)
+        return _estimate(scores, "refusal_precision")
 
     return compute
 
 
 @metric(scores="unreduced")
-def over_refusal(confidence_level: float = 0.95) -> Metric:
+def over_refusal() -> Metric:
     """Share refused of the questions that the model answers correctly, if need be when forced, with its interval."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "over_refusal", confidence_level)
+        return _estimate(scores, "over_refusal")
 
     return compute
 
