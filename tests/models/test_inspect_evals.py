@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
 import json
-import inspect_evals.simpleqa.simpleqa as simpleqa
+from importlib import import_module
 from inspect_ai import eval, task_with
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.inspect import two_pass
 
+simpleqa = import_module("inspect_evals.simpleqa.simpleqa")  # the package has a function of this name
 questions = sample(load_dataset("almanac"), 60, 0).questions
 samples = [Sample(id=one.question_id, input=one.text, target=one.gold) for one in questions]
 simpleqa.simpleqa_dataset = lambda: MemoryDataset(samples, name="almanac")
