@@ -14,9 +14,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data import Question, datasets
-from refusal_index.data.datasets import PUBLISHED, DatasetError, cache_directory, fetched, load_dataset, sample
+from refusal_index.data import Question
+from refusal_index.data.datasets import PUBLISHED, DatasetError, downloads, load_dataset, sample
+from refusal_index.data.datasets.downloads import cache_directory, fetched
 from refusal_index.data.files import sha256_of
+from tests.datasets.local_hub import HubDataset
 from tests.datasets.local_server import Answer, LocalServer
 
 # --- SimpleQA
@@ -139,7 +141,7 @@ def test_unwritable_cache_does_not_stop_the_run(tmp_path):
     ],
 )
 def test_cache_directory_follows_the_platform(tmp_path, monkeypatch, platform, variable, expected):
-    monkeypatch.setattr("refusal_index.data.datasets.sys.platform", platform)
+    monkeypatch.setattr("refusal_index.data.datasets.downloads.sys.platform", platform)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     if variable:
@@ -220,63 +222,42 @@ def test_counterfactual_answer_is_the_choice_named_by_the_key(path):
     ]
 
 
-@pytest.fixture
-def hub(tmp_path, monkeypatch) -> Iterator[LocalServer]:
-    """A hub on loopback, and a separate cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "*")
-    with LocalServer() as served:
-        monkeypatch.setattr(datasets, "HUB", served.url)
-        yield served
+PINNED = re.compile(r"https://huggingface.co/datasets/(?P<repo>.+)/resolve/(?P<commit>[0-9a-f]{40})/(?P<path>.+)")
+ON_THE_HUB = [published for published in PUBLISHED.values() if PINNED.fullmatch(published.address or "")]
 
 
-@pytest.mark.parametrize(
-    "task",
-    [task for name, task in datasets.PUBLISHED.items() if name.startswith("faitheval")],
-    ids=lambda task: task.name,
-)
-def test_the_pinned_revision_is_downloaded_once_and_its_checksum_recorded(task, hub, tmp_path):
+def publish(local_hub, name: str, content: bytes) -> str:
+    """Serve a published dataset's file at its commit; return the file's path."""
+    address = PINNED.fullmatch(PUBLISHED[name].address)
+    local_hub.datasets[address["repo"]] = HubDataset({address["path"]: content}, commit=address["commit"])
+    return f"/datasets/{address['repo']}/resolve/{address['commit']}/{address['path']}"
+
+
+@pytest.mark.parametrize("task", [task for task in ON_THE_HUB if task.name.startswith("faitheval")])
+def test_the_pinned_revision_is_downloaded_once(task, local_hub, tmp_path):
     records = TO_CHOOSE if task.name == "faitheval_counterfactual" else ABOUT_TEXT
     content = write(tmp_path / "published.parquet", records).read_bytes()
-    hub.bodies = [content]
+    file = publish(local_hub, task.name, content)
     first = load_dataset(task.name)
+    assert local_hub.seen.count(f"GET {file}") == 1
+    before = len(local_hub.seen)
     assert load_dataset(task.name) == first
-    assert hub.seen == [task.address.removeprefix("{hub}")]
+    assert len(local_hub.seen) == before
     assert first.sha256 == sha256_of(content)
-    assert first.source == hub.url + hub.seen[0]
+    assert first.source == task.address
     assert first.questions == load_dataset(task.name, data=tmp_path / "published.parquet").questions
-    assert re.search("/resolve/[0-9a-f]{40}/", task.address)
 
 
-def test_modified_cached_download_is_fetched_again(hub, tmp_path):
-    content = write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()
-    hub.bodies = [content] * 3
-    first = load_dataset("faitheval_unanswerable")
-    (cached,) = (tmp_path / "cache").rglob("*.parquet")
-    (record,) = (tmp_path / "cache").rglob("*.sha256")
-    cached.write_bytes(content[:-5])
-    assert load_dataset("faitheval_unanswerable") == first
-    assert cached.read_bytes() == content
-    record.unlink()
-    assert load_dataset("faitheval_unanswerable") == first
-    assert record.read_text() == sha256_of(content)
-    assert len(hub.seen) == 3
-
-
-@pytest.mark.parametrize(
-    "task",
-    [task for name, task in datasets.PUBLISHED.items() if name.startswith("faitheval")],
-    ids=lambda task: task.name,
-)
-def test_hub_failure_says_what_to_download_and_where_to_put_it(task, hub):
-    hub.bodies = [404]
-    with pytest.raises(DatasetError, match=r"cannot be downloaded.*404.*download it yourself.*\(--data\)") as caught:
+@pytest.mark.parametrize("task", ON_THE_HUB, ids=lambda task: task.name)
+def test_hub_failure_names_the_file_and_where_to_put_a_copy(task, local_hub):
+    local_hub.failing = 503
+    with pytest.raises(DatasetError, match="answered with status 503; try again later") as caught:
         load_dataset(task.name)
-    assert task.address.format(hub=hub.url) in str(caught.value)
+    assert str(caught.value).startswith(task.address)
 
 
-def test_single_file_in_a_mix_goes_to_the_dataset_that_needs_one(hub, tmp_path):
-    hub.bodies = [write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()]
+def test_single_file_in_a_mix_goes_to_the_dataset_that_needs_one(local_hub, tmp_path):
+    publish(local_hub, "faitheval_unanswerable", write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes())
     wiki = tmp_path / "wiki.jsonl"
     wiki.write_text('{"question": "Who?", "answer": "Ann"}\n{"question": "When?", "answer": "1804"}\n')
     for files in ([wiki], [tmp_path / "published.parquet", wiki]):
@@ -322,6 +303,82 @@ def test_a_broken_parquet_file_is_named(tmp_path):
     path.write_bytes(b"PAR1 and nothing else PAR1")
     with pytest.raises(DatasetError, match=r"x\.parquet cannot be read as Parquet \(.*\); check that it is complete"):
         load_dataset("faitheval_unanswerable", data=path)
+
+
+# --- AbstentionBench; the columns are those that inspect_evals 0.28.0 reads
+
+SQUAD2 = [
+    {
+        "id": "56be",
+        "title": "Orla",
+        "context": "The bridge opened in 1911.",
+        "question": "When?",
+        "answers": {"text": ["1911", "in 1911", "1911"], "answer_start": [21, 18, 21]},
+    },
+    {
+        "id": "56bf",
+        "title": "Orla",
+        "context": "The bridge opened in 1911.",
+        "question": "Who built it?",
+        "answers": {"text": [], "answer_start": []},
+    },
+]
+ABSTENTION = {
+    "kuq": [
+        {"question": "When?", "answer": ["1911"], "unknown": False, "source": "squad", "category": None},
+        {
+            "question": "Who wins next?",
+            "answer": ["future"],
+            "unknown": True,
+            "source": "t",
+            "category": "future unknown",
+        },
+    ],
+    "selfaware": {
+        "dataset_name": "SelfAware",
+        "keywords": ["k"],
+        "example": [
+            {"question_id": 1, "question": "When?", "answer": ["1911"], "answerable": True, "source": "squad"},
+            {"question_id": 2, "question": "Who wins next?", "answer": None, "answerable": False, "source": "quora"},
+        ],
+    },
+    "umwp": [
+        {"id": 1, "question": "When?", "answer": [1911.0], "answerable": True, "category": None, "source": "SVAMP"},
+        {"id": 2, "question": "How many?", "answer": None, "answerable": False, "category": 1, "source": "SVAMP"},
+    ],
+    "musique": [
+        {"question": "When?", "context": "In 1911.", "answer": "1911", "answerable": "yes", "additional_data": "{}"},
+        {"question": "Who?", "context": "In 1911.", "answer": "Ann", "answerable": "no", "additional_data": "{}"},
+    ],
+}
+
+
+def test_squad_2_is_answerable_where_it_has_answers(local_hub, tmp_path):
+    content = write(tmp_path / "published.parquet", SQUAD2).read_bytes()
+    publish(local_hub, "abstentionbench_squad2", content)
+    first, second = load_dataset("abstentionbench_squad2").questions
+    assert (first.question_id, first.gold, first.aliases) == ("56be", "1911", ("in 1911",))
+    assert (second.gold, second.context) == (None, "The bridge opened in 1911.")
+
+
+@pytest.mark.parametrize("part", ABSTENTION)
+def test_parts_of_abstentionbench_mark_what_nobody_can_answer(part, tmp_path, monkeypatch):
+    document = ABSTENTION[part]
+    as_lines = part in {"kuq", "umwp"}
+    path = tmp_path / ("x.jsonl" if as_lines else "x.json")
+    path.write_text("\n".join(map(json.dumps, document)) if as_lines else json.dumps(document))
+    published = PUBLISHED[f"abstentionbench_{part}"]
+    monkeypatch.setitem(published.__dict__, "sha256", published.sha256 and sha256_of(path.read_bytes()))
+    first, second = published.load(path).questions
+    assert first.gold == ("1911.0" if part == "umwp" else "1911")
+    assert second.gold is None
+
+
+def test_every_part_of_abstentionbench_has_a_checksum_or_a_commit():
+    parts = [published for name, published in PUBLISHED.items() if name.startswith("abstentionbench_")]
+    assert len(parts) == 5
+    for part in parts:
+        assert part.address is None or part.sha256 is not None or part in ON_THE_HUB
 
 
 # --- PreciseWikiQA
@@ -379,10 +436,10 @@ def test_the_real_set_of_9999_questions_loads():
 
 
 BAD = {
-    "nothing": ("wiki.json", "", "expected one JSON object"),
-    "a list": ("wiki.json", "[]", "expected an object from questions"),
-    "an empty object": ("wiki.json", "{}", "expected an object from questions"),
-    "no answers": ("wiki.json", '{"Who?": "Ann"}', "question 'Who\\?': expected an object with 'correct_answer'"),
+    "nothing": ("wiki.json", "", "expected one JSON document"),
+    "an empty list": ("wiki.json", "[]", "expected at least one question, got none"),
+    "an empty object": ("wiki.json", "{}", "expected a list of objects"),
+    "no answers": ("wiki.json", '{"Who?": "Ann"}', "expected a list of objects, or .* with 'correct_answer'"),
     "an empty answer": ("wiki.json", '{"Who?": {"correct_answer": " "}}', "item 1, column 'answer': .* empty cell"),
     "other fields": (
         "wiki.jsonl",
@@ -420,7 +477,6 @@ def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("sha256", [SHA256, None])
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -433,15 +489,14 @@ def file_names(folder: Path) -> list[str]:
     ],
     ids=["cut short", "nothing", "another protocol", "a circle", "unavailable", "not there"],
 )
-def test_incomplete_download_raises_and_is_not_kept(tmp_path, answer, message, sha256):
-    """Earlier, without a checksum, a truncated download was kept and used as the dataset."""
+def test_incomplete_download_raises_and_is_not_kept(tmp_path, answer, message):
     with (
         LocalServer([answer] * 12) as served,
         pytest.raises(
             DatasetError, match=rf"x\.csv cannot be downloaded \(.*{message}.*; try again, or download it yourself"
         ),
     ):
-        fetched(f"{served.url}/x.csv", sha256)
+        fetched(f"{served.url}/x.csv", SHA256)
     assert file_names(tmp_path) == []
 
 
@@ -473,8 +528,7 @@ def test_stalled_server_times_out(tmp_path):
 
 @pytest.mark.parametrize(("limit", "message"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "incomplete after")])
 def test_endless_download_is_aborted(tmp_path, monkeypatch, limit, message):
-    """Earlier, a larger download was truncated and, without a checksum, kept."""
-    monkeypatch.setattr(datasets, limit, 10 if limit == "LARGEST" else -1.0)
+    monkeypatch.setattr(downloads, limit, 10 if limit == "LARGEST" else -1.0)
     with LocalServer([CONTENT]) as served, pytest.raises(DatasetError, match=message):
-        fetched(f"{served.url}/x.csv")
+        fetched(f"{served.url}/x.csv", SHA256)
     assert file_names(tmp_path) == []

@@ -157,7 +157,9 @@ R = TypeVar("R")
 INCOMPLETE = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
-EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"})
+EVAL_PACKAGES = frozenset(
+    {"aiohttp", "huggingface_hub", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"}
+)
 
 
 def option(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.first_pass import FirstPass, FirstPasses
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.findings.summary import Summary
     from refusal_index.findings.tallies import Tally
+
+
+ADDRESS = ("grader_base_url", "grader_api_key_env")
+"""Settings for asking a grading model that every command with this model needs."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class FilesToRead:
     kind: str | None  # the format; None to detect it
     options: ReadOptions
     variants: str | None  # name of the prompt instead of the one in the files
+    asking: Mapping[str, Any] = field(default_factory=dict)  # settings for asking a grading model, by name
 
     def arguments(self, *left_out: str) -> list[str]:
         """Return the options of this reading as words of a command line, except some."""
@@ -41,48 +45,47 @@ class FilesToRead:
             "--variants": [self.variants],
             **{f"--{name}": [getattr(options, name)] for name in ("rows", "scorer", "refusal", "grader")},
             **{f"--{name}": [getattr(options, name)] for name in ("name", "dataset")},
+            **{console.option(name): [value] for name, value in self.asking.items() if name in ADDRESS},
         }
         values = [(name, value) for name, several in pairs.items() if name not in left_out for value in several]
         return [word for name, value in values if value is not None for word in (name, str(value))]
 
+    def with_grades(self, values: Mapping[str, Any]) -> FilesToRead:
+        """Return the reading with grades of what a model or function is to grade, which is asked for those missing.
+
+        - `values`: settings for asking it, by name.
+        """
+        from refusal_index.runs.reuse import RULES_OF_IMPORTS
+        from refusal_index.runs.settings import Settings
+
+        grader = self.options.grader
+        if grader is None or grader in RULES_OF_IMPORTS:
+            return self
+        from refusal_index.runs.file_grading import grades_in, prepare_file_grading
+
+        passes = [first_pass for _, found in self.read()[1] for first_pass in found.passes]
+        plan = prepare_file_grading(passes, self.files[0], Settings.from_values(**{**values, "grader": grader}))
+        if plan is None:
+            return self
+        from refusal_index.cli.runs import graded_with_progress
+
+        graded = replace(self.options, grades=grades_in(graded_with_progress(plan)))
+        return replace(self, options=graded, asking=values)
+
     def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
         """Return the first passes of the files with their forced answers, and what was read from each file."""
-        from refusal_index.data.first_pass import check_order, with_forced, with_rows_of_forced
-        from refusal_index.runs.reuse import import_file, import_forced
+        from refusal_index.runs.scoring import read_files
 
-        if self.forced is not None and len(self.files) > 1:
-            raise OptionError(f"--forced: expected a single FILE to match, got {len(self.files)}")
-        read = [(str(path), import_file(path, self.kind, self.options).read) for path in self.files]
-        passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
-        if self.forced is None:
-            passes = with_rows_of_forced(passes)
-        else:
-            check_order(passes, self.files[0], self.forced)
-            second = import_forced(passes, self.forced, self.kind, self.options)
-            passes = with_forced(passes, second.passes, str(self.forced))
-            read.append((str(self.forced), second))
-        return [replace(first_pass, variant=self.variants or first_pass.variant) for first_pass in passes], read
+        return read_files(self.files, self.forced, self.kind, self.options, self.variants)
 
 
-def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
-    """Whether all files are outcome tables, also with a misspelt name of a required column.
+def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
+    """Raise OptionError if settings for asking a grading model are given without one."""
+    from refusal_index.runs.reuse import RULES_OF_IMPORTS
 
-    - `columns`: the named columns by role.
-    """
-    from refusal_index.data.imports import holds_outcomes
-    from refusal_index.data.outcome_table import REQUIRED
-    from refusal_index.data.tables import READABLE, column_names
-    from refusal_index.errors import OutcomeTableError, nearest
-
-    for path in files:
-        if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
-            return False
-        present = column_names(path, OutcomeTableError, encoding)
-        misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
-        is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
-        if not holds_outcomes(present, columns) and not is_meant:
-            return False
-    return True
+    if values and (grader is None or grader in RULES_OF_IMPORTS):
+        name = console.option(next(iter(values)))
+        raise OptionError(f"{name}: applies only with a grading model; name it with --grader, or leave it out")
 
 
 def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
@@ -91,17 +94,15 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
     Returns whether the results of both passes are complete.
     """
     from refusal_index.findings.summary import is_complete
-    from refusal_index.findings.tallies import tallies, tally_document
+    from refusal_index.findings.tallies import tally_document
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import first_screen, summary_document, tally_blocks
+    from refusal_index.runs.scoring import score_first_passes
 
-    analysis = analysis.with_recorded([{}])
     passes, read = reading.read()
-    tallied = tallies(passes, analysis)
-    first_only = [tally for tally in tallied if not tally.has_both_passes]
-    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
-    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    summary = _summary(both, analysis, reading.files[0]) if both else None
+    scored = score_first_passes(passes, read, analysis, reading.files[0])
+    summary = None if scored.run is None else scored.run.summary
+    first_only = scored.first_passes
     lines = list(reading_lines(read))
     if as_json:
         document = {} if summary is None else summary_document(summary)
@@ -125,16 +126,6 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
     return summary is None or is_complete(summary)
 
 
-def _summary(passes: Sequence[FirstPass], analysis: Analysis, path: Path) -> Summary:
-    from refusal_index.data.first_pass import self_contained, to_outcomes
-    from refusal_index.data.outcome_table import read_outcomes
-    from refusal_index.findings.sections import with_sections
-    from refusal_index.findings.summary import summarise
-
-    table = read_outcomes(to_outcomes(map(self_contained, passes)), analysis.sampling)
-    return with_sections(summarise(table, analysis), table, path)
-
-
 NOT_OF_FORCE = ("--forced", "--variants", "--name", "--dataset")
 """Options of a reading that ``force`` does not take, or in another sense."""
 
@@ -147,10 +138,13 @@ def _next_commands(
     - `tallied`: the counts of first passes without a forced pass.
     - `has_replies`: whether a file holds what a model wrote.
     """
+    from refusal_index.runs.settings import DEFAULT_GRADER
+
     files = [*map(str, reading.files)]
     read = [*files, *reading.arguments()]
     if any(tally.gradable for tally in tallied) and reading.options.grader is None:
         yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
+        yield "To have a model grade them:", ["score", *read, "--grader", DEFAULT_GRADER]
     if any(tally.to_force for tally in tallied):
         for file in files:
             asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments(*NOT_OF_FORCE)]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead, are_outcome_tables, score_imported
+from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
+from refusal_index.cli.imported import FilesToRead, check_asks, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
+    OF_GRADING,
     ConfidenceLevel,
     columns_of,
     how_to_show,
     only_folder,
     output,
     readable_runs,
-    summary_of,
+    takes_settings,
     weights_of,
     words_of,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from refusal_index.findings.run_results import RunResults
 
 
+@takes_settings(*OF_GRADING)
 def score(
     files: list[Path] | None = None,
     /,
@@ -54,14 +56,17 @@ def score(
     regrade: bool = False,
     rates: Path | None = None,
     json: bool = False,
+    *,
+    values: Mapping[str, Any],
 ) -> None:
     """Compute the Refusal Index from graded answers.
 
     Reads outcome tables, results of other tools, or published rates. If a file holds the first pass alone, prints its
     rates and the command for the forced pass. For the folder of a run, rebuilds its outcome table and summary from the
-    stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
+    stored replies, without a request; with --cluster or --weight it prints the results and changes nothing. Only a
+    model as --grader is sent requests; its grades are kept below runs, and are not asked for again.
 
-    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, 2 bad input.
+    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, or not all graded, 2 bad input.
 
     - `files` FILE: Outcome tables or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx), logs of Inspect,
       samples of lm-eval, or the folder of one run.
@@ -76,10 +81,12 @@ def score(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
+    from refusal_index.runs.scoring import are_outcome_tables
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
     of_imports: dict[str, object] = {"--forced": forced, "--map": map_, "--scorer": scorer, "--format": format_}
+    of_imports |= {option(name): value for name, value in values.items()}
     of_imports |= {"--rows": rows, "--grader": grader, "--name": name, "--dataset": dataset, "--variants": variants}
     if rates is not None:
         of_outcomes = {**of_imports, "--column": column, "--cluster": cluster, "--weight": weight, "--refusal": refusal}
@@ -88,11 +95,12 @@ def score(
         return
     if not files:
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
+    check_asks(grader, values)
     folder = only_folder("score", files)
     columns = columns_of(column)
     is_import = any([*of_imports.values(), refusal and not folder])
-    if folder and is_import:
-        given = next(option for option, value in of_imports.items() if value)
+    if folder and (is_import or encoding != "utf-8"):
+        given = next((name for name, value in of_imports.items() if value), "--encoding")
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run
@@ -105,7 +113,8 @@ def score(
             rows=rows,
             grader=grader,
         )
-        complete = score_imported(FilesToRead(files, forced, format_, options, variants), analysis, as_json=json)
+        reading = FilesToRead(files, forced, format_, options, variants).with_grades(values)
+        complete = score_imported(reading, analysis, as_json=json)
     else:
         if refusal is not None:
             raise OptionError(
@@ -130,9 +139,9 @@ def _check_alone(rates: Path, files: Sequence[Path] | None, of_outcomes: Mapping
         raise OptionError(
             f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
         )
-    for option, value in of_outcomes.items():
+    for name, value in of_outcomes.items():
         if value:
-            raise OptionError(f"{option}: applies to outcomes, got --rates {rates}; leave it out")
+            raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
 
 
 def _score_outcomes(
@@ -150,8 +159,9 @@ def _score_outcomes(
     """
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.summary import first_screen, summary_document
+    from refusal_index.runs.scoring import summary_of
 
-    summary = summary_of(files, analysis, columns, encoding)
+    summary, _ = summary_of(files, analysis, columns, encoding)
     _note_unused(files, analysis.sampling, columns, encoding)
     if as_json:
         console.document(summary_document(summary))
@@ -244,6 +254,7 @@ def show(
     from refusal_index.findings.run_results import open_run
     from refusal_index.render.run import run_blocks
     from refusal_index.render.summary import summary_blocks
+    from refusal_index.runs.scoring import summary_of
 
     if replies:
         _show_replies(files, Sampling(cluster, weight), columns_of(column))
@@ -255,7 +266,8 @@ def show(
         return
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
-    console.show(summary_blocks(summary_of(files, analysis, columns_of(column))))
+    summary, _ = summary_of(files, analysis, columns_of(column))
+    console.show(summary_blocks(summary))
 
 
 def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
@@ -289,7 +301,7 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no readable run.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
@@ -362,7 +374,7 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models,
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet); at least two models,
       with --with paper at least one.
     - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]
@@ -379,13 +391,12 @@ def compare(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.rates import BY_ANSWERABLE
-    from refusal_index.findings.comparison import compare_pair
+    from refusal_index.findings.comparison import PairComparison
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.published import compare_with_paper
-    from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
     from refusal_index.render.published import published_screen
-    from refusal_index.runs.gate import OF_RANKING
+    from refusal_index.runs.gate import comparison_of, refuse_ranking_options
 
     analysis = Analysis(
         variant=variants,
@@ -399,7 +410,7 @@ def compare(
     )
     if with_ is not None:
         one_of("--with", with_, ["paper"])
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got --with paper")
+        refuse_ranking_options(analysis, "--with paper")
     readable = readable_runs(runs, analysis)
     if with_ is None and len(readable.runs) < 2:
         raise OptionError(
@@ -410,15 +421,13 @@ def compare(
         placed = compare_with_paper(readable.runs, analysis)
         document = placed.to_document
         blocks = published_screen(placed, full=full)
-    elif len(readable.runs) == 2:
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got two")
-        pair = compare_pair(readable.runs, analysis)
-        document = pair.to_document
-        blocks = (pair_blocks if full else pair_screen)(pair)
     else:
-        ranking = rank(readable.runs, analysis)
-        document = ranking.to_document
-        blocks = (ranking_blocks if full else ranking_screen)(ranking)
+        compared = comparison_of(readable.runs, analysis)
+        document = compared.to_document
+        if isinstance(compared, PairComparison):
+            blocks = (pair_blocks if full else pair_screen)(compared)
+        else:
+            blocks = (ranking_blocks if full else ranking_screen)(compared)
     if json:
         console.document(document())
     else:
@@ -428,11 +437,3 @@ def compare(
             console.show(["", f"Add --full for {what}."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)
-
-
-def _refuse_ranking_options(analysis: Analysis, names: Iterable[str], what: str) -> None:
-    """Raise OptionError for an option of rankings that is given although there is no ranking."""
-    defaults = type(analysis)()
-    for name in names:
-        if getattr(analysis, name) != getattr(defaults, name):
-            raise OptionError(f"--{name}: applies to {what}; leave it out")

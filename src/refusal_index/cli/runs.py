@@ -24,9 +24,10 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.models_asked import without_logprobs
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
-from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
+from refusal_index.render.dry_run import dry_run_blocks, dry_run_document, grading_line
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
@@ -37,6 +38,7 @@ from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
 from refusal_index.runs.execute import execute
+from refusal_index.runs.open_run import begin
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.run_set import SetRun
@@ -121,6 +123,26 @@ def execute_and_show(plan: Plan, *, as_json: bool) -> None:
         raise typer.Exit(INCOMPLETE)
 
 
+def graded_with_progress(plan: Plan) -> RunResults:
+    """Grade the answers of a file, after a line with the requests and their cost, and return the results.
+
+    Exits with `INCOMPLETE` if not all could be graded; the grades are kept.
+    """
+    begin(plan)  # the estimate counts the stored replies
+    estimate = asking(estimate_run(plan))
+    if estimate.requests.most:
+        console.note(f"note: {', '.join(plan.graders)} grades {grading_line(estimate)}")
+    run = execute_with_progress(plan, partial(execute, plan))
+    if run.ended is not None or run.missing:
+        why = run.ended or run.missing[0].error
+        console.error(
+            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); run the "
+            "same command again to complete them: grades are kept"
+        )
+        raise typer.Exit(INCOMPLETE)
+    return run
+
+
 def _interruption_note(sending: Sending) -> str:
     """Return what to print at the first interruption: batches are not waited for."""
     return STAYS if engine_of(sending.engine).outlives else WAITS
@@ -162,7 +184,8 @@ def show_run(run: RunResults, *, as_json: bool) -> bool:
 
 
 def _advice(run: RunResults) -> Iterator[str]:
-    """Yield how to replace the confidence scores that were removed, and which study prompts with targets have."""
+    """Yield which log probabilities are missing, how to compute removed scores, and the study of stated targets."""
+    yield from map(sentence, without_logprobs(run.about))
     if run.outdated:
         yield (
             f"Scores of {', '.join(run.outdated)} were removed, since grades or samples behind them have changed; "

@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from refusal_index.data import tables
 from refusal_index.data.encodings import UTF_8, checked_encoding
 from refusal_index.data.files import sha256_of
 from refusal_index.data.first_pass import FirstPassError
+from refusal_index.data.nested import reached, with_paths
 from refusal_index.data.tool_files import has_column, usual_rows
 from refusal_index.errors import listed
 
@@ -132,40 +133,13 @@ class SourceFile:
         return rows, tables.resolve_columns(self.source, tables.present_columns(rows), chosen, usual)
 
 
-def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
-    """Return the cells of a record, with one more for each path that exists.
-
-    >>> with_paths({"result": {"grades": ["A"]}}, ["result.grades.0", "result.x"])
-    {'result': {'grades': ['A']}, 'result.grades.0': 'A'}
-    """
-    reached = {path: _reached(cells, path.split(".")) for path in paths}
-    return {**cells, **{path: value for path, value in reached.items() if value is not None}}
-
-
-def _reached(value: Any, steps: Sequence[str]) -> Any:
-    """Return the value at a path through objects and lists, including JSON in texts; None if there is none."""
-    for step in steps:
-        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                return None
-        if isinstance(value, Mapping):
-            value = value.get(step)
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return value
-
-
 def _items(source: tables.Source, document: Any, path: str | None) -> list[Any]:
     """Return the records of a document: a list, the list of answers in it, or columns by name.
 
     - `path`: path of the list; None to find it.
     """
     if path is not None:
-        chosen = _reached(document, path.split("."))
+        chosen = reached(document, path.split("."))
         if isinstance(chosen, list):
             return chosen
         expected = "--rows: expected the path of a list, as in results.answers"

@@ -17,7 +17,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.rates import NEED_FORCED_ANSWERS, describe
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
-from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
+from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement, rendering
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
 from refusal_index.findings.run_results import RunResults
@@ -133,7 +133,8 @@ class MatchedRuns(Printable):
         shared = int(match.matrix.shared.sum())
         values: dict[str, Any] = {"variant": variant, "shared": shared, "own": scored_counts}
         if not shared:
-            values["same_texts"] = _same_texts(self.runs)
+            values["same_texts"] = _nearly_same(self.runs, "question")
+            values["similar_ids"] = _nearly_same(self.runs, "question_id")
         if len(self.runs) > 2 and not shared:
             ids = [_id_column(run) for run in self.runs]
             return Statement("none_shared", "serious", {**values, "ids": ids})
@@ -163,12 +164,12 @@ def _statuses(match: Match) -> np.ndarray:
     return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
-def _same_texts(runs: Sequence[RunResults]) -> int:
-    """Return the number of questions whose text all runs have, without regard to case and white space."""
+def _nearly_same(runs: Sequence[RunResults], column: str) -> int:
+    """Return the number of values of a column that all runs have, without regard to case and white space."""
     texts = []
     for run in runs:
-        questions = next(iter(run.tables.values()))["question"].drop_nulls()
-        texts.append({" ".join(question.split()).casefold() for question in questions})
+        values = next(iter(run.tables.values()))[column].drop_nulls()
+        texts.append({" ".join(value.split()).casefold() for value in values})
     return len(set.intersection(*texts))
 
 
@@ -291,6 +292,15 @@ class PairComparison(MatchedRuns):
             *settings_statements(self.runs),
             *self.payoff_statements(),
         )
+
+    def __repr__(self) -> str:
+        names = " vs ".join(self.labels)
+        differences = [difference for metric, _, difference, _ in self.rows() if metric == INDEX]
+        if not differences:
+            return f"<PairComparison: {names}>"
+        interval = differences[0].confidence_interval(self.analysis.confidence_level)
+        shown = stats.Estimate.of(differences[0], interval)
+        return f"<PairComparison: {names}, difference in RI {rendering().estimate_text(shown)}>"
 
     def rows(self) -> list[tuple[str, str, Difference, float | None]]:
         """Return every difference with metric, variant and Holm's p-value, RI first, then corrected RI.

@@ -27,6 +27,7 @@ from refusal_index.protocol.refusals import (
 from refusal_index.protocol.worked_examples import examples_asked
 from refusal_index.runs.model_args import model_args_identity
 from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
+from refusal_index.runs.stored_questions import ASKED_FOR, asked_for
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
 
@@ -126,7 +127,11 @@ def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> di
         **settings.accounts.prices.to_document(),
         "weighted_score_p": settings.accounts.weighted_score_p,
         "truthfulness_weights": list(settings.accounts.truthfulness_weights),
-        "dataset": {"source": dataset.source, "licence": dataset.licence},
+        "dataset": {
+            "source": dataset.source,
+            "licence": dataset.licence,
+            **({ASKED_FOR: selected} if (selected := asked_for(settings)) else {}),
+        },
         **({EXAMPLES_ASKED: asked} if (asked := examples_asked(prompts, dataset.questions)) else {}),
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }

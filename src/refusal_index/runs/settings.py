@@ -50,7 +50,8 @@ class Questions:
 
     dataset: str | None = setting(
         None,
-        "Dataset name, as listed by 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]",
+        "Dataset name, as listed by 'refusal-index ls', hf:ORG/NAME from the Hugging Face Hub, or two as in A+B. "
+        "[default: almanac, or own with --data]",
         identity="derived",
         metavar="NAME",
         scope="dataset",
@@ -68,7 +69,7 @@ class Questions:
     )
     column: tuple[tuple[str, str], ...] = setting(
         (),
-        "Name a column of your own file, as in question=problem. Repeatable.",
+        "Name a column of your own file or of a dataset of the Hub, as in question=problem. Repeatable.",
         identity="derived",
         argument="Mapping[str, str] | str | Sequence[str]",
         metavar="ROLE=NAME",

@@ -1,7 +1,7 @@
 """Datasets by name, from their official sources (checked by SHA-256) or from a file.
 
-The module `dataset` reads a user's own file; plugins register further datasets. Published datasets are downloaded, or
-read from a copy:
+The module `dataset` reads a user's own file, `hub` any dataset of the Hugging Face Hub; plugins register further
+datasets. Published datasets are downloaded, or read from a copy:
 
 - ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
   `metadata`, a Python dictionary written as text that holds the topic. Nearly 5% of the answers have surrounding white
@@ -15,6 +15,7 @@ read from a copy:
   - ``faitheval_inconsistent``: two passages of the context support different answers. There is no gold answer either;
   - ``faitheval_counterfactual``: the context contradicts facts about the world. The questions are multiple choice; the
     gold answer is the one that the context supports.
+- ``abstentionbench_...``: parts of AbstentionBench whose files need no more than a map of columns.
 - ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers from the page. ``refusal-index
   build precise-wiki`` writes a JSON Lines file with the fields `question_id`, `question`, `answer` and optionally
   `aliases` and `topic`. A JSON file (.json), as some projects share them, holds an object that maps each question to
@@ -25,13 +26,7 @@ The SHA-256 of the file is recorded with the run.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
-import os
 import re
-import sys
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,9 +34,6 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib import request
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
 
 from refusal_index import entry_points
 from refusal_index.data.datasets.dataset import (
@@ -52,16 +44,27 @@ from refusal_index.data.datasets.dataset import (
     build_questions,
     load_own,
     mix,
+    questions_from,
     sample,
 )
+from refusal_index.data.datasets.downloads import fetched
+from refusal_index.data.datasets.hub import PREFIX, load_from_hub, pinned_file
+from refusal_index.data.datasets.json_documents import rows_of_document
 from refusal_index.data.encodings import UTF_8
-from refusal_index.data.files import sha256_of, write_atomically
-from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows
+from refusal_index.data.files import sha256_of
+from refusal_index.data.tables import Row, Source, is_in_memory, no_rows, present_columns, read_content, read_rows
 from refusal_index.errors import shortened, suggestion
 
-__all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]
-
-HUB = "https://huggingface.co/datasets/Salesforce"
+__all__ = [
+    "Dataset",
+    "DatasetError",
+    "GraderName",
+    "dataset_names",
+    "load_dataset",
+    "mix",
+    "questions_from",
+    "sample",
+]
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class Published:
     columns: Mapping[str, str]  # column by role
     grader: GraderName  # the grader that its answers need
     licence: str = "see the publisher's page"
-    address: str | None = None  # of the file, may begin with ``{hub}``; None if it cannot be downloaded
-    sha256: str | None = None  # of the file; None if copies may differ
+    address: str | None = None  # of the file, on the Hub at a commit; None if it cannot be downloaded
+    sha256: str | None = None  # of the file, required for a download from elsewhere; None if copies may differ
     home: str = ""  # where to get a copy
     advice: str = ""  # how to get a copy
     optional: Sequence[str] = ()  # roles with optional columns
@@ -92,8 +95,8 @@ class Published:
             raise DatasetError(
                 f"dataset {self.name!r}: expected a local file as data (--data FILE), got none; {self.advice}"
             )
-        address = (self.address or "").format(hub=HUB)
-        content = fetched(address, self.sha256) if data is None else read_content(data, DatasetError)
+        address = self.address or ""
+        content = self._downloaded(address) if data is None else read_content(data, DatasetError)
         digest = sha256_of(content)
         if self.sha256 not in (None, digest):
             raise DatasetError(
@@ -101,16 +104,20 @@ class Published:
                 "leave data out to download that file, or ask your own questions with the dataset 'own' "
                 f"(--dataset own --data {data})"
             )
-        rows = PREPARATIONS[self.prepare](self, _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content))
+        read = _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content)
+        rows = PREPARATIONS[self.prepare](self, read)
         present = present_columns(rows)
         for role, column in self.columns.items():
-            if column not in present and role not in self.optional:
+            if column.split(".")[0] not in present and role not in self.optional:
                 expected = f"the columns of {self.name}, among them {column!r}"
                 raise rows[0].source.lacks(expected, present, "; is it another file?")
-        columns = {role: column for role, column in self.columns.items() if column in present}
+        columns = {role: column for role, column in self.columns.items() if column.split(".")[0] in present}
         return Dataset(
             self.name, build_questions(rows, columns), digest, self._source(data, address), self.grader, self.licence
         )
+
+    def _downloaded(self, address: str) -> bytes:
+        return fetched(address, self.sha256) if self.sha256 is not None else pinned_file(address)
 
     def _source(self, data: Path | None, address: str) -> str:
         if data is None:
@@ -125,18 +132,9 @@ def _rows(path: Path, content: bytes) -> list[Row]:
     if path.suffix.lower() != ".json":
         return read_rows(Source.from_path(path, "question", DatasetError), content)
     source = Source(str(path), "json", "question", DatasetError)
-    try:
-        pairs = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is complete") from error
-    if not isinstance(pairs, dict) or not pairs:
-        raise source.wrong(f"expected an object from questions to their answers, got {shortened(pairs)}")
-    rows = []
-    for number, (question, pair) in enumerate(pairs.items(), start=1):
-        if not isinstance(pair, dict) or "correct_answer" not in pair:
-            message = f"question {shortened(question)}: expected an object with 'correct_answer', got {shortened(pair)}"
-            raise source.wrong(message, [number])
-        rows.append(Row(source, number, {"question": question, "answer": pair["correct_answer"]}))
+    rows = list(rows_of_document(source, content))
+    if not rows:
+        raise no_rows(source)
     return rows
 
 
@@ -183,95 +181,6 @@ _TEXT = resources.files(__package__).joinpath("published.toml").read_text("utf-8
 PUBLISHED = {name: Published(name, **described) for name, described in tomllib.loads(_TEXT).items()}
 """The published datasets, by name."""
 
-RECORDED = ".sha256"
-"""Suffix of the file beside a cached one that holds its SHA-256."""
-
-LARGEST = 64 * 2**20
-"""Maximum size of a download in bytes; every dataset is smaller."""
-
-LONGEST = 600.0
-"""Time limit of a download in seconds, even if data still arrive."""
-
-
-def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
-    """Return the content of an address from the user's cache; download it if it is not cached.
-
-    Raises DatasetError if it cannot be downloaded, or has another checksum.
-
-    - `address`: where it is published.
-    - `sha256`: the expected checksum; a cached file with another one is downloaded again. If None, as for a pinned
-      revision, the checksum of the first download is stored beside the file and checked from then on.
-    - `timeout`: seconds without a response after which the download fails.
-    """
-    key = (sha256 or sha256_of(address.encode()))[:16]
-    path = cache_directory() / "datasets" / key / address.rsplit("/", maxsplit=1)[-1]
-    record = path.with_name(path.name + RECORDED)
-    with contextlib.suppress(OSError):
-        content = path.read_bytes()
-        if sha256_of(content) == (sha256 or record.read_text(encoding="ascii", errors="replace")):
-            return content
-    content = _download(address, timeout)
-    if sha256 not in (None, sha256_of(content)):
-        raise DatasetError(
-            f"{address}: expected content with sha256 {sha256}, got {sha256_of(content)}; the download was cut short "
-            "or altered, or the published file has changed; try again, or give the expected file as data (--data)"
-        )
-    with contextlib.suppress(OSError):  # without a writable cache the file is only downloaded again
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
-        if sha256 is None:
-            write_atomically(record, sha256_of(content).encode())
-    return content
-
-
-def cache_directory() -> Path:
-    """Return the cache directory of this package, by the platform's conventions."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(cache).is_absolute():
-        return Path(cache) / "refusal-index"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "refusal-index"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "refusal-index" / "Cache"
-    return Path.home() / ".cache" / "refusal-index"
-
-
-def _download(address: str, timeout: float) -> bytes:
-    """Read a whole response; raises DatasetError if it takes too long, is too large or is cut short."""
-    content = bytearray()
-    until = time.monotonic() + LONGEST
-    try:
-        with request.build_opener(_SameScheme).open(address, timeout=timeout) as answer:
-            while some := answer.read1(2**16):
-                content += some
-                if len(content) > LARGEST:
-                    raise OSError(f"it is larger than {LARGEST:,} bytes, the maximum for a dataset")
-                if time.monotonic() > until:
-                    raise OSError(f"it was incomplete after {LONGEST:,.0f} s")
-            length = answer.headers["Content-Length"]
-            if length is not None and length.isdecimal() and len(content) != int(length):
-                raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes were received")
-    except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, HTTPError):
-            error.close()
-        why = " ".join(str(error).split())
-        raise DatasetError(
-            f"{address} cannot be downloaded ({why}); try again, or download it yourself and give it as data (--data)"
-        ) from error
-    return bytes(content)
-
-
-class _SameScheme(request.HTTPRedirectHandler):
-    """Follows redirects within the same scheme only, so that encryption is kept."""
-
-    def redirect_request(
-        self, req: request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> request.Request | None:
-        if urlsplit(newurl).scheme != req.type:
-            raise OSError(f"it redirects to {newurl}, which is not {req.type}")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 DEFAULT_DATASET = "almanac"
 """The dataset that is asked if none is named; a plugin of this package registers it."""
 
@@ -288,8 +197,8 @@ class DatasetSource:
     """
 
     load: Loader
-    note: str = ""  # what it is and where it comes from, for a list
-    grader: GraderName | None = None  # the grader that its answers need; None if it depends on the file
+    note: str = ""  # what it is and where it comes from, for a list; by default the first line of a loader's docstring
+    grader: GraderName | None = None  # the grader that its answers need; None for the one of the loaded dataset
     limit: int | None = None  # how many of its questions are asked by default; None for all
     takes_file: bool = True  # whether it can be read from a user's file
     needs_file: bool = False  # whether there is no other source
@@ -307,8 +216,8 @@ _SOURCES: Mapping[str, DatasetSource] = {
 def dataset_names() -> tuple[str, ...]:
     """Return the names of all datasets, in alphabetical order.
 
-    >>> dataset_names()[:2]
-    ('almanac', 'faitheval_counterfactual')
+    >>> dataset_names()[-2:]
+    ('simpleqa', 'simpleqa_verified')
     """
     return tuple(sorted({*_SOURCES, *entry_points.installed("datasets")}))
 
@@ -327,11 +236,12 @@ def load_dataset(
     Raises DatasetError if the name is unknown, an argument does not apply to it, or the source cannot be read or is
     invalid.
 
-    - `name`: one of `dataset_names`, or several joined by ``+``: a mix with equally many questions from each.
+    - `name`: one of `dataset_names`, a dataset of the Hub as ``hf:ORG/NAME[/CONFIG][:SPLIT][@REVISION]``, or several
+      joined by ``+``: a mix with equally many questions from each.
     - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
       dictionaries, as for `questions_from`. For a mix, one file for each part that needs one, or for each that accepts
       one, in order.
-    - `columns`: for ``own`` only: column name by role, as for `load_own`.
+    - `columns`: for ``own`` and datasets of the Hub only: column name by role, as for `load_own`.
     - `mix_seed`: seed for drawing from the larger parts of a mix, and for drawing `limit` questions.
     - `limit`: number of questions to draw, as with `sample`; None for all.
     - `encoding`: encoding of the text files of ``own``.
@@ -339,7 +249,8 @@ def load_dataset(
     """
     names = name.split(SIGN)
     sources = {part: dataset_source(part) for part in names}
-    if columns is not None and "own" not in names:
+    takes_columns = [part for part in names if part == "own" or part.startswith(PREFIX)]
+    if columns is not None and not takes_columns:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
         )
@@ -352,7 +263,13 @@ def load_dataset(
             raise DatasetError(
                 f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
             )
-        parts.append(load_own(file, columns, encoding=encoding) if part == "own" else sources[part].load(file))
+        if part.startswith(PREFIX):
+            parts.append(load_from_hub(part, columns))
+        elif part == "own":
+            parts.append(load_own(file, columns, encoding=encoding))
+        else:
+            loaded = sources[part].load(file)
+            parts.append(replace(loaded, default_grader=sources[part].grader or loaded.default_grader))
     combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return combined if limit is None else sample(combined, limit, mix_seed)
 
@@ -380,11 +297,15 @@ def usual_grader(name: str) -> GraderName | None:
 def _find_source(name: str) -> DatasetSource | None:
     if name in _SOURCES:
         return _SOURCES[name]
+    if name.startswith(PREFIX):
+        return DatasetSource(lambda _file: load_from_hub(name), takes_file=False)
     plugin = entry_points.find("datasets", name)
     if plugin is None:
         return None
     registered = entry_points.load(plugin)
-    return registered if isinstance(registered, DatasetSource) else DatasetSource(registered)
+    if isinstance(registered, DatasetSource):
+        return registered
+    return DatasetSource(registered, entry_points.first_line(registered))
 
 
 def _files(sources: Mapping[str, DatasetSource], names: Sequence[str], data: Any) -> list[Any]:

@@ -15,12 +15,13 @@ from heapq import nsmallest
 from itertools import chain, compress, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from refusal_index.data import tables
 from refusal_index.data.column_names import NAMES
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
+from refusal_index.data.nested import nested_columns, with_paths
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
 from refusal_index.errors import TableError, shortened
@@ -30,8 +31,8 @@ FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
 """Fields of a question that are part of its hash even if empty."""
 
-GraderName = Literal["exact", "choice", "model"]
-"""The grader a dataset needs: comparison of text, comparison of choices, or a model that reads both answers."""
+GraderName = str
+"""The grader a dataset needs: a rule such as ``exact`` or ``choice``, a plugin's, or ``model`` for the usual model."""
 
 
 class DatasetError(TableError):
@@ -218,6 +219,11 @@ def flag(cell: Any) -> bool:
     return truth
 
 
+def has_answer(cell: Any) -> bool:
+    """Parse whether a question has a right answer: a flag, or a list of its answers."""
+    return any(texts(cell)) if isinstance(cell, list) else flag(cell)
+
+
 def _parsed(cell: str) -> Any:
     try:
         return json.loads(cell)
@@ -299,7 +305,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "topic": tables.text,
     "context": passages,
     "choices": Choices.read,
-    "answerable": flag,
+    "answerable": has_answer,
+    "unanswerable": flag,
     "pattern": tables.text,
 }
 """How the cells of each role are read."""
@@ -389,7 +396,7 @@ class QuestionReader:
         self._made_ids = ContentIds()
 
     def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
-        rows = iter(self._rows(self.problems))
+        rows = self._with_nested(self.problems)
         keys = KeySearch()
         first = next(rows, None)
         if first is None:
@@ -414,13 +421,23 @@ class QuestionReader:
                 "the model and stored in the run's folder; remove the key from the file, and revoke it if it is valid",
             )
 
+    def _with_nested(self, problems: tables.Problems) -> Iterator[tables.Row]:
+        """Yield the rows, with further columns for the given paths into nested cells."""
+        paths = [name for name in self.columns.values() if "." in name]
+        for row in self._rows(problems):
+            missing = [path for path in paths if path not in row.cells]
+            yield replace(row, cells=with_paths(row.cells, missing)) if missing else row
+
     def _resolved(self, first: tables.Row) -> dict[str, str]:
         # JSON objects and dictionaries can have different columns; the rows of a table have the same.
-        present = tables.present_columns(self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first])
+        present = tables.present_columns(self._with_nested([]) if self.source.kind in {"jsonl", "memory"} else [first])
+        present = tuple(dict.fromkeys((*present, *nested_columns(first.cells))))
         columns = tables.resolve_columns(self.source, present, self.columns, COLUMNS, strict=True)
-        for role in ("question",) if "answerable" in columns else ("question", "answer"):
+        says_which = {"answerable", "unanswerable"}.intersection(columns)
+        for role in ("question",) if says_which else ("question", "answer"):
             if role not in columns:
-                raise tables.missing_column(self.source, present, role, role)
+                named = [name for name in present if not isinstance(first.cells.get(name), Mapping)]
+                raise tables.missing_column(self.source, named, role, role)
         return columns
 
     def _question(self, row: tables.Row) -> Question:
@@ -433,7 +450,7 @@ class QuestionReader:
             except TableError as error:
                 self.problems.append(error.with_traceback(None))
                 wrong.add(role)
-        is_answerable = cells["answerable"] is not False
+        is_answerable = cells["answerable"] is not False and cells["unanswerable"] is not True
         needed = {"question": True, "answer": is_answerable, "question_id": "question_id" in self.columns}
         for role, is_needed in needed.items():
             if is_needed and not cells[role] and role not in wrong:
@@ -563,12 +580,14 @@ def load_own(
         The path of a .csv, .tsv, .jsonl, .ndjson, .parquet or .xlsx file (text optionally with .gz), or data for
         `questions_from`.
     columns
-        Column name by role. Other roles are found by their usual names:
+        Column name by role, or a path into a nested cell, as in ``answers.text``. Other roles are found by their usual
+        names:
 
         - `question`, the only one that is always required;
         - `answer`: a text, or a list of accepted answers with the gold one first; with choices, the text or letter of
           one;
-        - `answerable`: false if no right answer exists; `answer` is then ignored;
+        - `answerable`: false if no right answer exists, or a list of answers that is then empty; `answer` is then
+          ignored. `unanswerable` is the reverse;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
     limit, seed

@@ -33,7 +33,7 @@ import polars as pl
 from refusal_index.data.outcome import Question
 from refusal_index.data.reasoning import without_reasoning
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
+from refusal_index.protocol import Pass, TokenLogprob, answer_start, read_reply, same_answer
 from refusal_index.protocol.choices import read_choice
 from refusal_index.protocol.final_answer import DECORATION
 
@@ -357,7 +357,7 @@ def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | No
     >>> stated_confidence(Answer("", "I am 85% sure.", None)) is None
     True
     """
-    if reply.stop_reason is not StopReason.STOP:
+    if not reply.stop_reason.is_end_of_text:
         return None
     text = without_reasoning(reply.reply)
     marks = list(MARK.finditer(text))

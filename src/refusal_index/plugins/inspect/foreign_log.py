@@ -25,9 +25,10 @@ from refusal_index.data.first_pass import (
 from refusal_index.data.grade_words import ANSWERED, Translations, read_grades, without_answered
 from refusal_index.data.graded import COLUMNS, question_of
 from refusal_index.data.imports import ReadOptions
+from refusal_index.data.nested import with_paths
 from refusal_index.data.outcome import NOT_GRADED, REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
-from refusal_index.data.source_files import SourceFile, with_paths
+from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import Row, Source, present_columns, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError

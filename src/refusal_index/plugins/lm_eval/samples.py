@@ -23,8 +23,9 @@ from refusal_index.data.first_pass import (
 from refusal_index.data.grade_words import Translations, read_grades
 from refusal_index.data.graded import COLUMNS, answers
 from refusal_index.data.imports import ReadOptions
+from refusal_index.data.nested import with_paths
 from refusal_index.data.outcome import LETTERS, NOT_GRADED, Grade, Question
-from refusal_index.data.source_files import SourceFile, with_paths
+from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import FLAG, Column, Row, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import shortened
