@@ -37,12 +37,11 @@ def grade(messages, *_):
 
 own = simpleqa.simpleqa(scorer="original")
 (log,) = eval(
-    task_with(own, solver=two_pass(own.solver)),
+    task_with(own, solver=two_pass(own.solver, variant="high")),
     model="almanac/base",
     model_roles={"grader": get_model("mockllm/model", custom_outputs=grade)},
     log_dir="logs",
     display="none",
-    seed=1,
 )
 rows = [(one.target, one.metadata["refusal_index"]) for one in log.samples]
 metrics = {name: found.value for score in log.results.scores for name, found in score.metrics.items()}
