@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from refusal_index.plugins.studies.api import study
     from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.callback import RefusalIndexCallback
+    from refusal_index.protocol.prompts import load_prompt_set
     from refusal_index.replies import grade_reply, read_reply
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import compare, gate, rank
@@ -50,6 +51,7 @@ __all__ = [
     "export",
     "gate",
     "grade_reply",
+    "load_prompt_set",
     "open_run",
     "plan",
     "rank",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "protocol.prompts": ("load_prompt_set",),
     "replies": ("grade_reply", "read_reply"),
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("compare", "gate", "rank"),

@@ -28,6 +28,7 @@ PUBLIC = [
     "export",
     "gate",
     "grade_reply",
+    "load_prompt_set",
     "open_run",
     "plan",
     "rank",
@@ -76,6 +77,7 @@ plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
 plugins.confidence.method.TrainingError
 plugins.inspect.IncompatibleError
+plugins.inspect.two_pass.TwoPassError
 plugins.paper.latex.PaperError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError
