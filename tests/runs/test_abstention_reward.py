@@ -96,7 +96,6 @@ def test_end_to_end_grpo_of_trl_trains_on_the_reward(tmp_path: Path):
     torch = pytest.importorskip("torch")
     trl = pytest.importorskip("trl")
     from datasets import Dataset
-
     from refusal_index.data.datasets import load_dataset, sample
     from refusal_index.protocol import load_prompt_set
 
