@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from refusal_index.plugins.studies.api import study
     from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.callback import RefusalIndexCallback
+    from refusal_index.plugins.training.reward import abstention_reward
     from refusal_index.protocol.prompts import load_prompt_set
     from refusal_index.replies import grade_reply, read_reply
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
@@ -43,6 +44,7 @@ __all__ = [
     "RefusalIndexResult",
     "RunResults",
     "__version__",
+    "abstention_reward",
     "compare",
     "confidence_scores",
     "dry_run",
@@ -79,6 +81,7 @@ _PLACES = {
     "plugins.studies.api": ("study",),
     "plugins.trackers.tracker": ("export",),
     "plugins.training.callback": ("RefusalIndexCallback",),
+    "plugins.training.reward": ("abstention_reward",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
 }
 _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}

@@ -20,6 +20,7 @@ PUBLIC = [
     "RefusalIndexResult",
     "RunResults",
     "__version__",
+    "abstention_reward",
     "compare",
     "confidence_scores",
     "dry_run",
@@ -84,6 +85,7 @@ plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
 plugins.trackers.results.ExportError
 plugins.trackers.results.TrackerError
+plugins.training.reward.RewardError
 plugins.training.watch.TemplateError
 plugins.wiki.build.BuildError
 plugins.wiki.builder.BuildStoppedError
