@@ -147,6 +147,14 @@ def test_end_to_end_the_log_is_scored_and_imported_without_options(evaluated, tm
     assert table.is_file()
 
 
+def test_end_to_end_a_log_without_refusals_has_an_undefined_index_and_asks_for_no_other_reading(evaluated):
+    log = evaluated(Task(dataset=questions("Peru", "Norway"), solver=two_pass(), scorer=match()))
+    scored = json.loads(CliRunner().invoke(app, ["score", log.location, "--json"]).stdout)
+    assert scored["first_passes"] == []
+    index = scored["variants"][0]["metrics"]["refusal_index"]
+    assert (index["status"], index["reason"]) == ("undefined", "nobody_refused")
+
+
 def test_end_to_end_a_multiple_choice_task_is_graded_in_both_passes(evaluated):
     first = {"Peru": "ANSWER: B", "Norway": "ANSWER: A", "Chad": "UNANSWERED", "Palau": "UNANSWERED"}
     second = {"Chad": "ANSWER: B", "Palau": "ANSWER: A"}

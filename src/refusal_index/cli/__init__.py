@@ -336,7 +336,8 @@ def main() -> None:
         sys.exit(INCOMPLETE)
     except Exception as error:
         traceback.print_exc()
-        console.error(f"internal error ({type(error).__name__}); please report it with the lines above")
+        others = "".join(f", or to {name} if its plugin is named there" for name in entry_points.other_distributions())
+        console.error(f"internal error ({type(error).__name__}); please report it with the lines above{others}")
         sys.exit(BAD_INPUT)
     finally:
         for number in ending:

@@ -60,6 +60,7 @@ class Tally:
     reasons: Mapping[str, int]  # number of the unscored by reason
     to_force: int  # refused questions that a forced pass has to ask
     forced: int  # refused questions whose forced answer is there
+    is_read: bool  # whether the file says what any reply was read as, so that refusals were looked for
     set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
     unused_grades: int  # grades of empty replies, which are not used
     gradable: int  # replies without a grade to questions with a gold answer
@@ -75,8 +76,8 @@ class Tally:
 
     @property
     def has_both_passes(self) -> bool:
-        """Whether any refused question was forced, or all refused questions have no right answer."""
-        return self.forced > 0 or (self.refused > 0 and self.to_force == 0)
+        """Whether any refused question was forced, or none has to be: refusals were looked for, and none is missing."""
+        return self.forced > 0 or (self.to_force == 0 and (self.refused > 0 or self.is_read))
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -94,7 +95,7 @@ class Tally:
             (self.set_aside, Statement("refused_and_wrong", "note", {"questions": self.set_aside})),
             (self.right_without_answer, Statement("right_without_answer", "serious", right)),
             (settled, Statement("no_right_answer", "note", {"questions": settled})),
-            (not self.refused, Statement("none_refused", "serious")),
+            (not self.refused and self.metrics, Statement("none_refused", "serious")),
         )
         return tuple(statement for applies, statement in statements if applies and statement)
 
@@ -129,6 +130,7 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
         reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
         to_force=sum(first_pass.needs_forcing for first_pass in group),
         forced=sum(first_pass.forced is not None for first_pass in answerable),
+        is_read=any(first_pass.reading is not None for first_pass in group),
         set_aside=sum(first_pass.set_aside is not None for first_pass in group),
         gradable=sum(
             first_pass.outcome().unscored_reason == NOT_GRADED

@@ -322,6 +322,7 @@ class ModelProvider(Protocol):
         ModelError
             If the model is unavailable.
         """
+        raise NotImplementedError(f"{type(self).__name__} defines no method client(model, settings)")
 
     def check(self, model: str) -> None:
         """Raise ModelError if there is no such model; called before the first request, and needs no key."""

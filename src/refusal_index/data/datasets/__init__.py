@@ -269,6 +269,11 @@ def load_dataset(
             parts.append(load_own(file, columns, encoding=encoding))
         else:
             loaded = sources[part].load(file)
+            if not isinstance(loaded, Dataset):
+                raise DatasetError(
+                    f"dataset {part!r}: expected a Dataset from the function of its plugin, got {shortened(loaded)}; "
+                    f"return questions_from(ROWS, name={part!r})"
+                )
             parts.append(replace(loaded, default_grader=sources[part].grader or loaded.default_grader))
     combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return combined if limit is None else sample(combined, limit, mix_seed)

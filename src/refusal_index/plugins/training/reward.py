@@ -81,11 +81,19 @@ def abstention_reward(
         log_extra: Callable[[str, list[str]], None] | None = None,
         **columns: Any,
     ) -> list[float]:
+        if isinstance(completions, str):
+            raise RewardError(f"completions: expected a list of replies, got {shortened(completions)}")
         right_answers = _column(columns, gold, len(completions))
-        given = [name for name in ROW_COLUMNS if columns.get(name) is not None]
+        for right in right_answers:
+            if not isinstance(right, str | None):
+                raise RewardError(
+                    f"{gold}: expected a text or None in each row of this column, got {shortened(right)}; further right "
+                    "answers belong in the column 'aliases'"
+                )
+        given = {name: _column(columns, name, len(completions)) for name in ROW_COLUMNS if columns.get(name) is not None}
         grades = []
         for row, completion in enumerate(completions):
-            details = {name: columns[name][row] for name in given if columns[name][row]}
+            details = {name: values[row] for name, values in given.items() if values[row]}
             grades.append(
                 grade_reply(
                     _text(completion),
@@ -117,8 +125,8 @@ def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]
             f"abstention_reward(gold=...)"
         )
     column: Sequence[Any] = columns[name]
-    if len(column) != length:
-        raise RewardError(f"{name}: expected one right answer for each of {length} completions, got {len(column)}")
+    if isinstance(column, str) or len(column) != length:
+        raise RewardError(f"{name}: expected a list with a value for each of {length} completions, got {shortened(column)}")
     return column
 
 
