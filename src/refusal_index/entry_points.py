@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "refusal-index"
-GROUPS = "refusal_index."
 OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
 """Kinds for which this package registers no plugin, because its own are part of the core."""
 
@@ -70,16 +69,6 @@ def installed(kind: str) -> Mapping[str, EntryPoint]:
     for plugin in entry_points(group=f"refusal_index.{kind}"):
         plugins.setdefault(plugin.name, plugin)
     return plugins
-
-
-def other_distributions() -> list[str]:
-    """Return the names of the other installed distributions that register plugins."""
-    from importlib.metadata import distributions  # noqa: PLC0415 - takes 15 ms, --help needs none
-
-    with_plugins = {
-        found.name for found in distributions() for plugin in found.entry_points if plugin.group.startswith(GROUPS)
-    }
-    return sorted(with_plugins - {DISTRIBUTION})
 
 
 def find(kind: str, name: str) -> EntryPoint | None:

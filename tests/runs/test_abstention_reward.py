@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import refusal_index as ri
 from refusal_index.plugins.training.reward import RewardError
+from refusal_index.replies import ReplyError
 from tests.runs.training import LESSONS, loaded
 
 REPLIES = ["<answer>Lima</answer>", "<answer>UNANSWERED</answer>", "<answer>Quito</answer>", ""]
@@ -85,10 +86,9 @@ def test_replies_without_right_answers_are_an_error(completions, columns, named)
         ri.abstention_reward()(completions, **columns)
 
 
-@pytest.mark.parametrize("right", [["Lima"], 12])
-def test_a_right_answer_that_is_no_text_is_an_error_that_names_its_column(right):
-    with pytest.raises(RewardError, match="solution"):
-        ri.abstention_reward(gold="solution")(["Lima"], solution=[right])
+def test_a_right_answer_that_is_no_text_is_an_error():
+    with pytest.raises(ReplyError, match="gold"):
+        ri.abstention_reward()(["Lima"], answer=[["Lima"]])
 
 
 @pytest.mark.slow

@@ -336,8 +336,10 @@ def main() -> None:
         sys.exit(INCOMPLETE)
     except Exception as error:
         traceback.print_exc()
-        others = "".join(f", or to {name} if its plugin is named there" for name in entry_points.other_distributions())
-        console.error(f"internal error ({type(error).__name__}); please report it with the lines above{others}")
+        console.error(
+            f"internal error ({type(error).__name__}); please report it with the lines above; if they end in a plugin, "
+            "report it to the plugin's authors"
+        )
         sys.exit(BAD_INPUT)
     finally:
         for number in ending:

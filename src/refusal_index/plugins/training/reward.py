@@ -84,13 +84,8 @@ def abstention_reward(
         if isinstance(completions, str):
             raise RewardError(f"completions: expected a list of replies, got {shortened(completions)}")
         right_answers = _column(columns, gold, len(completions))
-        for right in right_answers:
-            if not isinstance(right, str | None):
-                raise RewardError(
-                    f"{gold}: expected a text or None in each row of this column, got {shortened(right)}; further right "
-                    "answers belong in the column 'aliases'"
-                )
-        given = {name: _column(columns, name, len(completions)) for name in ROW_COLUMNS if columns.get(name) is not None}
+        present = [name for name in ROW_COLUMNS if columns.get(name) is not None]
+        given = {name: _column(columns, name, len(completions)) for name in present}
         grades = []
         for row, completion in enumerate(completions):
             details = {name: values[row] for name, values in given.items() if values[row]}
@@ -126,7 +121,9 @@ def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]
         )
     column: Sequence[Any] = columns[name]
     if isinstance(column, str) or len(column) != length:
-        raise RewardError(f"{name}: expected a list with a value for each of {length} completions, got {shortened(column)}")
+        raise RewardError(
+            f"{name}: expected a list with a value for each of {length} completions, found {shortened(column)}"
+        )
     return column
 
 
