@@ -3375,9 +3375,9 @@ MUTANTS = (
     ),
     Mutant(
         "the least likely token",
-        "_MIN",
-        "reduce=min)",
-        "reduce=max)",
+        "REDUCTIONS",
+        '"likelihood-min": min,',
+        '"likelihood-min": max,',
         "confidence/test_model_scores.py",
     ),
     Mutant(
