@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
+from refusal_index.cli.shared_options import check_new_file, check_place, columns_of, output, takes_settings
 from refusal_index.render.format import Block, Table
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def confidence(
     confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
     variants: str | None = None,
     out: Annotated[Path | None, output()] = None,
+    save: Annotated[Path | None, output()] = None,
     cluster: str | None = None,
     weight: str | None = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -89,6 +90,8 @@ def confidence(
     - `variants` NAME: Prompt to choose a threshold for, if scores differ between prompts.
     - `out` FILE: Write all scores of the run (.csv, .jsonl, .parquet); with --penalty or --max-error, the other half
       of the questions as a run that refuses below the threshold, for compare, report, study and score.
+    - `save` FILE: Write method, calibration and threshold as a JSON file, which load_rule reads where the model is
+      deployed; for scores from the reply and its log probabilities, with --penalty or --max-error.
     - `seed`: Random seed of the split into halves.
     - `add` FILE: Add scores from a table (.csv, .jsonl, .json, .parquet; columns question_id and confidence suffice,
       or a table of UQLM or lm-polygraph); sends nothing.
@@ -114,8 +117,10 @@ def confidence(
             None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
         )
         chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
-        _choose_threshold(run, chosen, (cluster, weight), out, as_json=json, full=full)
+        _choose_threshold(run, chosen, (cluster, weight), (out, save), as_json=json, full=full)
         return
+    if save is not None:
+        raise OptionError("--save: expected --penalty or --max-error, which choose the threshold to save; add one")
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
             raise OptionError(
@@ -252,7 +257,7 @@ def _choose_threshold(
     run: Path,
     options: tuple[Any, ...],
     sampling: tuple[str | None, str | None],
-    out: Path | None,
+    files: tuple[Path | None, Path | None],
     *,
     as_json: bool,
     full: bool,
@@ -262,10 +267,14 @@ def _choose_threshold(
     from refusal_index.errors import listed
     from refusal_index.findings.run_results import read_runs
     from refusal_index.plugins.confidence import threshold
+    from refusal_index.plugins.confidence.saving import save_rule
 
     chosen = threshold.ThresholdOptions(*options)
+    out, save = files
     if out is not None:
         check_place(out)
+    if save is not None:
+        check_new_file(save, "--save")
     runs = read_runs([run], Analysis(sampling=Sampling(*sampling)))
     if len(runs) != 1:
         raise OptionError(
@@ -282,6 +291,9 @@ def _choose_threshold(
     if out is not None:
         chosen_threshold.write(out)
         console.note(f"{out}: {chosen_threshold.table.height:,} questions, for compare, report, study and score")
+    if save is not None:
+        save_rule(chosen_threshold, save)
+        console.note(f"{save}: a rule for load_rule")
 
 
 def _add_and_export(

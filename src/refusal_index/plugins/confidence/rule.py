@@ -1,0 +1,204 @@
+"""Answer or refuse by a saved rule: a method, its calibration and a threshold.
+
+A rule is used where a model is deployed, so this module imports neither NumPy, SciPy nor Polars.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from refusal_index.errors import RefusalIndexError, shortened
+from refusal_index.plugins.confidence.answer_probability import (
+    CALIBRATIONS,
+    REDUCTIONS,
+    Calibration,
+    answer_probability,
+)
+from refusal_index.protocol import TokenLogprob, read_logprobs, read_reply, write_logprobs
+from refusal_index.protocol.refusals import WORDING, RefusalRule
+from refusal_index.runs.settings import COMPARABILITY_VERSION
+
+RULE_VERSION = 1
+"""Version of the JSON document."""
+
+
+class RuleError(RefusalIndexError, ValueError):
+    """A saved rule for refusing that cannot be loaded, or log probabilities that it cannot use."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a rule decides about a reply.
+
+    Attributes
+    ----------
+    answered
+        Whether to give the reply; otherwise refuse.
+    confidence
+        The reply's score; None if it has none, so that it is refused.
+    answer
+        The answer read from the reply; empty if the reply cannot be read.
+    """
+
+    answered: bool
+    confidence: float | None
+    answer: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Refuse a reply whose score is below a threshold.
+
+    Attributes
+    ----------
+    method, model
+        The confidence method, and the model whose replies it scores.
+    threshold
+        Replies with a score below it are refused.
+    calibration
+        The fitted function of a method that calibrates the likelihood; None for others.
+    reading
+        How replies are read.
+    provenance
+        The run from which the threshold was chosen, the forced prompt, the criterion and the results on the other half
+        of the questions.
+    """
+
+    method: str
+    model: str
+    threshold: float
+    calibration: Calibration | None = None
+    reading: RefusalRule = WORDING
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def decide(self, reply: str, logprobs: Iterable[object], question: str = "", choices: Sequence[str] = ()) -> Decision:
+        """Return whether to give a reply to the forced prompt.
+
+        Parameters
+        ----------
+        reply
+            The whole reply, word for word. One that was cut off has no answer, so refuse it without asking the rule.
+        logprobs
+            The tokens of the reply with their log probabilities: pairs, or dictionaries or objects with ``token`` and
+            ``logprob``, as in OpenAI's ``choices[0].logprobs.content``.
+        question, choices
+            The text of the question and its choices, if there are any; as in the run, they help to read the reply.
+
+        Raises
+        ------
+        RuleError
+            If `logprobs` is none of these.
+
+        Examples
+        --------
+        >>> rule = Rule("likelihood", "my-model", threshold=0.5)
+        >>> rule.decide("Lima", [("Lima", -0.1)]).answered, rule.decide("Quito", [("Quito", -1.6)]).answered
+        (True, False)
+        """
+        answer = read_reply(reply, question, tuple(choices), refusals=self.reading).answer
+        score = answer_probability(answer, _tokens(logprobs), REDUCTIONS[self.method])
+        if score is not None and self.calibration is not None:
+            score = self.calibration(score)
+        return Decision(score is not None and score >= self.threshold, score, answer)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the rule as a JSON-serialisable dictionary."""
+        versions = {"rule_version": RULE_VERSION, "comparability_version": COMPARABILITY_VERSION}
+        return {**versions, **asdict(self)}
+
+
+def load_rule(path: str | PathLike[str], *, model: str | None = None, method: str | None = None) -> Rule:
+    """Load a rule that ``refusal-index confidence RUN --save FILE`` has written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model, method
+        The model and the method that the rule must be for; None for any.
+
+    Returns
+    -------
+    Rule
+        With ``decide``, which answers or refuses.
+
+    Raises
+    ------
+    RuleError
+        If the file cannot be read, or is for another model, method or version.
+    """
+    try:
+        document = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise RuleError(f"{path} cannot be read ({error.strerror}); check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise RuleError(f"{path}: expected JSON, as 'confidence RUN --save FILE' writes it ({error})") from error
+    if not isinstance(document, dict):
+        raise RuleError(f"{path}: expected a rule, got {shortened(document)}")
+    versions = (("rule_version", RULE_VERSION), ("comparability_version", COMPARABILITY_VERSION))
+    for name, version in versions:
+        _check(path, document, name, f"{version}, that of this release; save the rule again", [version])
+    _check(path, document, "method", f"one of {', '.join(REDUCTIONS)}", REDUCTIONS)
+    for name, expected in (("model", model), ("method", method)):
+        if expected is not None:
+            _check(path, document, name, repr(expected), [expected])
+    try:
+        return _rule(document)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RuleError(f"{path}: expected what 'confidence RUN --save FILE' writes, got other contents ({error})") from error
+
+
+def _check(path: object, document: Mapping[str, Any], name: str, expected: str, allowed: Iterable[object]) -> None:
+    value = document.get(name)
+    if value not in list(allowed):
+        raise RuleError(f"{path}: {name}: expected {expected}, got {shortened(value)}")
+
+
+def _rule(document: Mapping[str, Any]) -> Rule:
+    """Return the rule of a document; raises KeyError, TypeError or ValueError for one with other contents."""
+    method = document["method"]
+    threshold = document["threshold"]
+    if not _is_number(threshold) or not 0 <= threshold <= 1:
+        raise ValueError(f"threshold: {shortened(threshold)} is not a number from 0 to 1")
+    calibration = None
+    if method in CALIBRATIONS:
+        fitted = document["calibration"].items()
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in fitted}
+        calibration = CALIBRATIONS[method](**values)
+        if not 0 <= calibration(threshold) <= 1:
+            raise ValueError("calibration: it gives no probability")
+    reading = RefusalRule(**document["reading"])
+    return Rule(method, document["model"], threshold, calibration, reading, document["provenance"])
+
+
+def _tokens(logprobs: object) -> Sequence[TokenLogprob]:
+    """Return log probabilities with the digits that a run stores, so that decisions are those of the run."""
+    if isinstance(logprobs, str | Mapping) or not isinstance(logprobs, Iterable):
+        raise RuleError(
+            f"logprobs: expected the tokens of the reply with their log probabilities, got {shortened(logprobs)}; ask "
+            "the model for them"
+        )
+    return read_logprobs(write_logprobs(map(_token, logprobs))) or ()
+
+
+def _token(entry: object) -> TokenLogprob:
+    if isinstance(entry, tuple | list):
+        token, logprob = entry if len(entry) == 2 else (None, None)
+    elif isinstance(entry, Mapping):
+        token, logprob = entry.get("token"), entry.get("logprob")
+    else:
+        token, logprob = (getattr(entry, name, None) for name in ("token", "logprob"))
+    if not isinstance(token, str) or not (_is_number(logprob) or logprob == -math.inf):
+        raise RuleError(f"logprobs: expected a token's text and its log probability, got {shortened(entry)}")
+    return TokenLogprob(token, float(logprob))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
