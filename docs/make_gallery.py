@@ -34,14 +34,14 @@ PAGE, PICTURES = DOCS / "gallery.md", DOCS / "gallery"
 REPORT = DOCS / "assets" / "report.png"
 
 MODELS = ("base", "small", "rash")
-MAIN = "refusal-index run --model almanac/{model} --draws 2 --out {model}"
-DRAWN = "refusal-index run --model almanac/{model} --limit 100 --draws 50 --temperature 1 --out {model}-drawn"
-BOOKS = (
-    "refusal-index run --model almanac/{model} --data books.csv --grader exact --limit 400 --variants normal "
-    "--out {model}-books"
+COMMANDS = (
+    "refusal-index run --model almanac/$m --draws 2 --out $m",
+    "refusal-index run --model almanac/$m --limit 100 --draws 50 --temperature 1 --out $m-drawn",
+    "refusal-index run --model almanac/$m --data books.csv --grader exact --limit 400 --variants normal --out $m-books",
+    "refusal-index run --model almanac/$m --limit 400 --prompts confidence-targets --out $m-targets",
 )
-TARGETS = "refusal-index run --model almanac/{model} --limit 400 --prompts confidence-targets --out {model}-targets"
-COMMANDS = (MAIN, DRAWN, BOOKS, TARGETS)
+"""The runs of each model `$m`."""
+
 SCORED = (
     "refusal-index run --model almanac/base --limit 400 --draws 10 --logprobs --out base-scored",
     "refusal-index confidence base-scored --method p-answering,self-consistency,answer-entropy,likelihood,"
@@ -64,6 +64,10 @@ SCALE = 0.9
 COLOURS = 224
 
 NO_GRADE = "answers left out because they have no grade"
+"""Part of a note that the head of the page replaces."""
+
+MOST_NOTES = {"index_and_accuracy": 0, "index_and_size": 0, "response_to_penalty": 1}
+"""Studies that have a note for each line or model: how many of them are shown."""
 
 HEAD = """\
 ---
@@ -73,7 +77,7 @@ hide: [navigation]
 # Gallery
 
 Every study in the package, made from runs of the three embedded models. These models are tiny and know only an
-invented world, so the results say nothing about large models. Each caption explains how to read its figure.
+invented world, so the results say nothing about large models.
 
 `refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG. `refusal-index study --all RUN...`
 makes every study that is possible with the runs, and lists what the others need. The runs on this page were made with:
@@ -120,7 +124,7 @@ def make_runs() -> None:
 
 def commands() -> tuple[str, ...]:
     """Return the commands that make the runs."""
-    return (*(command.format(model=model) for command in COMMANDS for model in MODELS), *SCORED)
+    return (*(command.replace("$m", model) for command in COMMANDS for model in MODELS), *SCORED)
 
 
 def book_questions() -> str:
@@ -136,22 +140,23 @@ def book_questions() -> str:
 
 def head() -> str:
     """Return the introduction of the page."""
-    return HEAD.format(commands="\n".join(commands()))
+    loop = [f"for m in {' '.join(MODELS)}; do", *(f"  {command}" for command in COMMANDS), "done"]
+    return HEAD.format(commands="\n".join([*loop, *SCORED]))
 
 
 def section(study: Study, command: str) -> str:
-    """Write the picture of a study, and return its part of the page, without the notes that the head replaces."""
+    """Write the picture of a study, and return its part of the page, with some of its notes."""
     parts = [f"## {study.title} {{#{study.name}}}", ""]
     picture = draw(study)
     if picture is not None:
         with Image.open(picture) as image:
             width = round(image.width / 1.75)
-        alternative = f"{study.title}, described below"
-        parts += [f"![{alternative}]({picture.relative_to(DOCS)}){{ width={width} }}", ""]
+        parts += [f"![{study.title}]({picture.relative_to(DOCS)}){{ width={width} }}", ""]
     parts += [markdown(study.caption), ""]
     notes = [note for note in study.notes if NO_GRADE not in note]
+    notes = notes[: MOST_NOTES.get(study.name)]
     parts += [*(f"- {markdown(note)}" for note in notes), ""] if notes else []
-    return "\n".join([*parts, "<!-- not run: needs the runs above -->", "```bash", command, "```", ""])
+    return "\n".join([*parts, f"`{command}`", ""])
 
 
 def photograph_report() -> None:

@@ -45,6 +45,27 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "the list of runs has the number of questions of the prompt that has the fewest",
+        "_read",
+        'min(row["n"] for row in prompts)',
+        'max(row["n"] for row in prompts)',
+        "cli/test_listing.py",
+    ),
+    Mutant(
+        "RI of one prompt is not listed as that of all",
+        "_read",
+        "len(prompts) == 1 or len(prompts) < len(rows)",
+        "len(prompts) >= 1",
+        "cli/test_listing.py",
+    ),
+    Mutant(
+        "replies without log probabilities are counted",
+        "counting_logprobs",
+        'counts["missing"] += event.completion.logprobs is None',
+        'counts["missing"] += event.completion.logprobs is not None',
+        "runs/test_answered_by.py",
+    ),
+    Mutant(
         "another model whose name begins like that of the paper's grader is another grader",
         "_other_grader",
         "(published.grader, name))) > 1",
@@ -3985,8 +4006,8 @@ MUTANTS = (
     Mutant(
         "of an incomplete run nothing is decided",
         "_obstacle",
-        "if incomplete := _incomplete(missing, policy):",
-        "if incomplete := ():",
+        "    if shares:",
+        "    if False:",
         "findings/test_gate.py",
     ),
     Mutant(
@@ -4005,7 +4026,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is missing of the baseline counts, too",
-        "_incomplete",
+        "_obstacle",
         "for name, share in missing.items() if share >",
         'for name, share in missing.items() if name == "candidate" and share >',
         "findings/test_gate.py",
@@ -4040,16 +4061,16 @@ MUTANTS = (
     ),
     Mutant(
         "one question's change is tested among all",
-        "most_changed",
-        "false_discovery_control(pvalues) if pvalues else []",
+        "_adjusted",
+        "list(false_discovery_control(pvalues)) if pvalues else []",
         "pvalues",
         "findings/test_gate.py",
     ),
     Mutant(
         "a deterministic model changes without noise",
         "most_changed",
-        "    if not exact:\n",
-        "    if True:\n",
+        "[] if exact else _adjusted(both)",
+        "_adjusted(both)",
         "findings/test_gate.py",
     ),
     Mutant(
@@ -4173,10 +4194,66 @@ MUTANTS = (
     ),
     Mutant(
         "guards for the same reason are named together",
-        "GateResult._decisive",
-        'statement.values["metrics"][0] for statement in same)',
-        'statement.values["metrics"][0] for statement in same[:1])',
+        "decisive_reasons",
+        "metrics.setdefault(key, []).append(guard.guard.name)",
+        "metrics.setdefault(key, [guard.guard.name])",
         "findings/test_gate.py",
+    ),
+    Mutant(
+        "only the guards with the verdict decide it",
+        "decisive_reasons",
+        "if guard.test.verdict == verdict:",
+        "if True:",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "an estimate within its limit does not look worse",
+        "GuardResult.code",
+        "guard.distance(guard.estimate or 0.0) < -ROUNDING",
+        "guard.distance(guard.estimate or 0.0) < 1",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "a bound on how good a metric may be is another",
+        "GuardResult.against",
+        "self.guard.higher_is_better is is_lower_worse",
+        "True",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "what keeps all else from helping comes first",
+        "next_step",
+        "        if code in codes:",
+        "        if set(codes) == {code}:",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "more questions are asked for only if they help",
+        "GateResult._conclusion",
+        "self.more_questions is not None or (enough is not None and enough > self.questions)",
+        "True",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "the share of wrong answers is one minus that of right ones",
+        "_as_shown",
+        "return -value if row.against_baseline else 1 - value",
+        "return value if row.against_baseline else 1 - value",
+        "findings/test_gate_reasons.py",
+    ),
+    Mutant(
+        "changes beyond noise come first",
+        "most_changed",
+        '.sort("may_be_noise", -pl',
+        ".sort(-pl",
+        "findings/test_gate.py",
+    ),
+    Mutant(
+        "a preset has its own margins",
+        "policy_of",
+        "Policy(margins=PRESETS[str(policy)])",
+        "Policy()",
+        "cli/test_gate.py",
     ),
     Mutant(
         "the chances of missing each guard add up",

@@ -36,6 +36,7 @@ TOPICS = (
     "selection",
     "sampling_noise",
     "gate",
+    "coarse_gate",
     "sequential",
 )
 

@@ -98,6 +98,9 @@ class Lacking(NamedTuple):
 NOTHING = Lacking()
 
 
+DEFAULT_POLICY = Policy()
+
+
 class Scenario(NamedTuple):
     """The metric in which the candidate is worse, by how many margins, and the number of questions, draws and looks.
 
@@ -114,6 +117,7 @@ class Scenario(NamedTuple):
     world: World = WITHOUT_NOISE
     lacking: Lacking = NOTHING
     size: float = 0.05
+    policy: Policy = DEFAULT_POLICY
 
     def __str__(self) -> str:
         index = CORRECTED if self.draws > 1 else INDEX
@@ -124,6 +128,8 @@ class Scenario(NamedTuple):
             parts.append(f"{self.draws} draws")
         if self.looks > 1:
             parts.append(f"{self.looks} looks")
+        if self.policy != DEFAULT_POLICY:
+            parts.append(f"margins {', '.join(f'{margin:g}' for margin in self.policy.margins.values())}")
         if self.world != WITHOUT_NOISE:
             parts.append(str(self.world))
         if self.lacking != NOTHING:
@@ -134,6 +140,11 @@ class Scenario(NamedTuple):
     def questions(self) -> int:
         """The number of questions."""
         return recommended(self.world) if self.n is None else self.n
+
+    @property
+    def loss(self) -> float:
+        """By how much the candidate is worse."""
+        return self.margins * self.policy.margins.get(self.metric, 0.0)
 
     @property
     def design(self) -> GroupSequential:
@@ -181,7 +192,7 @@ def _lacking_scenarios() -> Iterator[Scenario]:
     """Yield what the gate promises where answers are lacking."""
     for world in WORLDS:
         for n in (1000, None):
-            few = min(candidate_of(INDEX, 1, world).cells.values()) * (n or recommended(world)) < FEW
+            few = min(candidate_of(INDEX, MARGINS[INDEX], world).cells.values()) * (n or recommended(world)) < FEW
             chosen = (*UP_TO, *DOUBLED) if world == NOISY else (UP_TO[-1], *DOUBLED[:2])
             for lacking in chosen:
                 yield Scenario(INDEX, 1, n, world=world, lacking=lacking, size=0.065 if few else 0.05)
@@ -258,7 +269,7 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int
     """Judge one candidate; return the verdict and the number of questions used."""
     shared = rng.standard_normal((2, scenario.questions))
     models = {
-        "candidate": candidate_of(scenario.metric, scenario.margins, scenario.world),
+        "candidate": candidate_of(scenario.metric, scenario.loss, scenario.world),
         "baseline": baseline_of(scenario.world),
     }
     responses = {role: _draws(model, shared, scenario, rng) for role, model in models.items()}
@@ -267,15 +278,17 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int
     for n in scenario.design.sizes:
         look = None if scenario.looks == 1 else AtLook(scenario.design, n)
         so_far = {role: table.filter(pl.col("place") < n) for role, table in tables.items()}
-        verdict = _verdict(so_far, look, is_corrected=scenario.draws > 1)
+        verdict = _verdict(so_far, look, scenario)
         if verdict != "inconclusive":
             return verdict, n
     return verdict, scenario.questions
 
 
-def _verdict(tables: dict[str, pl.DataFrame], look: AtLook | None, *, is_corrected: bool) -> Verdict:
+def _verdict(tables: dict[str, pl.DataFrame], look: AtLook | None, scenario: Scenario) -> Verdict:
     """Judge the candidate against the baseline at a look."""
-    policy = Policy(metric=CORRECTED if is_corrected else INDEX, max_missing=MAX_MISSING)
+    policy = replace(scenario.policy, max_missing=MAX_MISSING)
+    if scenario.draws > 1:
+        policy = Policy(metric=CORRECTED, max_missing=MAX_MISSING)
     runs = {role: RunResults.of_tables(role, Path(role), role, "d", {"v": table}) for role, table in tables.items()}
     judged = JudgedRuns(runs, tables, policy, DEFAULT_ANALYSIS)
     # imputation can only turn a pass, and is slow
@@ -368,9 +381,8 @@ def baseline_of(world: World) -> Model:
 
 
 @cache
-def candidate_of(metric: str, margins: float, world: World = WITHOUT_NOISE) -> Model:
-    """Return a model that is worse than the baseline in one metric by some margins, and not in the others."""
-    worse = margins * MARGINS.get(metric, 0.0)
+def candidate_of(metric: str, worse: float, world: World = WITHOUT_NOISE) -> Model:
+    """Return a model that is worse than the baseline in one metric by so much, and by less in the others."""
     base = baseline_of(world)
     if metric == INDEX:
         # a lower index means fewer right answers; find the error rate that keeps the correct rate

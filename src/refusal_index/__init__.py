@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from refusal_index.replies import grade_reply, read_reply
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import compare, gate, rank
+    from refusal_index.runs.planning import plan
+    from refusal_index.runs.scoring import score
+    from refusal_index.runs.sensitivity import sensitivity
     from refusal_index.stats import (
         ConfidenceInterval,
         ContingencyTable,
@@ -50,10 +53,13 @@ __all__ = [
     "grade_reply",
     "load_rule",
     "open_run",
+    "plan",
     "rank",
     "read_reply",
     "refusal_index",
     "refusal_index_many",
+    "score",
+    "sensitivity",
     "stats",
     "study",
     "threshold",
@@ -63,6 +69,9 @@ _PLACES = {
     "replies": ("grade_reply", "read_reply"),
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("compare", "gate", "rank"),
+    "runs.planning": ("plan",),
+    "runs.scoring": ("score",),
+    "runs.sensitivity": ("sensitivity",),
     "findings.run_results": ("RunResults", "open_run"),
     "plugins.confidence.rule": ("load_rule",),
     "plugins.confidence.scores": ("confidence_scores",),

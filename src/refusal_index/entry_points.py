@@ -96,6 +96,17 @@ def load(plugin: EntryPoint) -> Any:
         ) from error
 
 
+def first_line(registered: object) -> str:
+    """Return the first line of the docstring of what a plugin registers; empty without one.
+
+    Examples
+    --------
+    >>> first_line(first_line).partition(";")[0]
+    'Return the first line of the docstring of what a plugin registers'
+    """
+    return (registered.__doc__ or "").strip().partition("\n")[0]
+
+
 def hook(name: str) -> Any:
     """Import the hook of this package with the given name, such as ``shown``.
 

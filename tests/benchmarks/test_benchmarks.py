@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.coverage import coarse_gate
 from benchmarks.coverage.gate import (
     WORLDS,
     Lacking,
@@ -24,7 +25,7 @@ from benchmarks.same_outcomes import differences, renamed, values_of
 from tests.tiers import others_nightly
 
 from refusal_index.data.rates import contingency_table
-from refusal_index.findings.gate_policy import MARGINS
+from refusal_index.findings.gate_policy import COARSE, MARGINS
 from refusal_index.findings.metrics import METRICS
 from refusal_index.stats import refusal_index
 from refusal_index.stats.intervals import spearman
@@ -46,7 +47,7 @@ def numbers(model: Model) -> dict[str, float]:
 
 @pytest.mark.parametrize("metric", MARGINS)
 def test_candidate_is_worse_by_the_margin_in_one_metric_only(metric):
-    before, now = numbers(BASE), numbers(candidate_of(metric, 1))
+    before, now = numbers(BASE), numbers(candidate_of(metric, MARGINS[metric]))
     lost = {name: before[name] - now[name] for name in MARGINS}
     assert lost[metric] == pytest.approx(MARGINS[metric], abs=1e-9)
     assert all(lost[name] < MARGINS[name] for name in MARGINS if name != metric)
@@ -55,6 +56,32 @@ def test_candidate_is_worse_by_the_margin_in_one_metric_only(metric):
 @pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
 def test_gate_errors_are_bounded_and_power_is_sufficient(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("metric", coarse_gate.LOST)
+def test_candidate_of_the_coarse_gate_is_beyond_one_margin_only(metric):
+    before, now = numbers(BASE), numbers(candidate_of(metric, COARSE[metric]))
+    lost = {name: before[name] - now[name] for name in COARSE}
+    assert lost[metric] == pytest.approx(COARSE[metric], abs=1e-9)
+    assert all(lost[name] < COARSE[name] for name in COARSE if name != metric)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario("none", 0, 300, power=0.7, policy=coarse_gate.COARSE_POLICY),
+        Scenario("refusal_index", 1, 300, policy=coarse_gate.COARSE_POLICY),
+    ],
+    ids=str,
+)
+def test_coarse_gate_errs_seldom_with_300_questions(scenario):
+    assert all(row.holds for row in coarse_gate.verdict_rows(scenario, 60, np.random.default_rng(3)))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", tuple(coarse_gate.scenarios()), ids=str)
+def test_coarse_gate_errs_as_often_as_the_guide_says(scenario):
+    assert all(row.holds for row in coarse_gate.verdict_rows(scenario, 400, np.random.default_rng(4)))
 
 
 def test_recommended_number_equals_that_of_an_independent_simulation():

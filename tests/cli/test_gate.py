@@ -21,6 +21,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.errors import NotWrittenError
 from refusal_index.findings.changed_questions import ChangedQuestion
+from refusal_index.findings.gate_policy import COARSE
 from refusal_index.render.format import typeset
 from tests.tiers import others_nightly
 
@@ -56,7 +57,7 @@ def test_exit_statuses_match_verdicts(command):
         for name in ("same", "worse", "slightly")
     ] == [0, 1, 3]
     done = command("gate", "worse.parquet", "--baseline", "base.parquet")
-    assert done.stdout.startswith("FAIL: the correct rate and C/A are beyond their limits")
+    assert done.stdout.startswith("FAIL. Do not ship worse: it answers fewer questions correctly and is wrong")
 
 
 @pytest.mark.parametrize(("columns", "most"), [("60", 23), ("80", 20), ("300", 20)])
@@ -64,12 +65,14 @@ def test_verdict_fits_a_screen_of_20_lines_and_80_columns(command, monkeypatch, 
     monkeypatch.setenv("COLUMNS", columns)
     bound = ("--at-least", "refusal_precision=0.5")
     lines = command("gate", "slightly.parquet", "--baseline", "base.parquet", *bound).stdout.splitlines()
-    assert lines[0].startswith("INCONCLUSIVE: ")
+    assert lines[0].startswith("INCONCLUSIVE. ")
     assert len(lines) <= most
     assert max(map(len, lines)) <= 80
     heading = next(place for place, line in enumerate(lines) if line.startswith("guard"))
-    assert lines[heading].split() == [*("guard", "candidate", "change", "90%", "interval", "limit", "verdict")]
-    verdicts = [line.split()[-1] for line in lines[heading + 1 : heading + 6]]
+    assert lines[heading].split() == [
+        *("guard", "baseline", "candidate", "change", "90%", "interval", "limit", "verdict")
+    ]
+    verdicts = [line.split()[-1] for line in (*lines[heading + 1 : heading + 5], lines[heading + 6])]
     assert set(verdicts) <= {"pass", "inconclusive"}
 
 
@@ -82,6 +85,17 @@ def test_options_add_to_the_policy(command):
         command("gate", "worse.parquet", "--at-least", "correct_rate=0.1", "--at-most", "refusal_rate=0.9").exit_code
         == 0
     )
+
+
+def test_preset_has_wider_margins(command):
+    judged = ("gate", "slightly.parquet", "--baseline", "base.parquet", "--policy", "coarse")
+    assert command(*judged).exit_code == 0
+    document = json.loads(command(*judged, "--margin", "refusal_rate=0.2", "--json").stdout)
+    assert document["policy"]["margins"] == {**COARSE, "refusal_rate": 0.2}
+    misspelt = command(*judged[:-1], "coarce")
+    assert misspelt.exit_code == 2
+    assert "coarce cannot be read" in misspelt.stderr
+    assert "'coarse'" in misspelt.stderr
 
 
 def test_reference_page_documents_every_verdict_key(command):
@@ -149,7 +163,7 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
     wide = [item for name in ("refusal_index", "correct_rate", "refusal_rate") for item in ("--margin", f"{name}=0.5")]
     done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
     assert done.exit_code == 3
-    assert "the gate does not decide" in " ".join(done.stdout.split())
+    assert "more than the 1% allowed" in " ".join(done.stdout.split())
 
 
 def test_questions_absent_from_a_run_count_as_missing(command):

@@ -56,9 +56,9 @@ def test_gate_run_that_ends_early_is_inconclusive(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/base")
     done = command(*gated, "--max-requests", "30")
     assert done.exit_code == 3
-    assert done.stdout.startswith("INCONCLUSIVE: the run ended before its next look")
+    assert done.stdout.startswith("INCONCLUSIVE. Run the same command again before you ship ")
     output = " ".join(done.stdout.split())
-    assert output.endswith("command again. almanac/base, prompt normal: nothing was judged."), "no number of a look"
+    assert output.endswith("between looks. almanac/base, prompt normal: nothing was judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 
@@ -97,7 +97,7 @@ def test_comparing_a_run_with_itself_or_a_copy_is_reported(command, base, candid
     shutil.copytree("base", "copy")
     done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
-    expected_text = "Candidate and baseline are the same run, or copies of it"
+    expected_text = "both are the same run, or copies of it"
     assert all(expected_text in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
 
 

@@ -20,6 +20,7 @@ from refusal_index.models.settings import Setting
 from refusal_index.plugins.almanac.models import model_names
 from refusal_index.plugins.almanac.provider import PROVIDER
 from refusal_index.protocol import load_prompt_set, prompt_set_names
+from refusal_index.protocol.grading import RULES
 from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
@@ -36,7 +37,7 @@ def test_ls_lists_everything_that_can_be_run():
     lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
     first = {line.split()[0] for line in lines if line.startswith("  ")}
     models = {f"almanac/{name}" for name in model_names()}
-    assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models}
+    assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models, *RULES}
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
 
 
@@ -112,6 +113,24 @@ def test_out_of_range_settings_are_rejected_by_option_name(name):
     assert f"{SETTINGS[name].low:g}" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "suggested"),
+    [
+        ("run --n 5", "--limit"),
+        ("run --samples 5", "--draws"),
+        ("gate --epochs 5", "--draws"),
+        ("runs --limt 5", None),
+        ("plan --n 5", None),
+        ("run --limt 5", "--limit"),
+    ],
+)
+def test_an_option_of_another_tool_suggests_the_one_that_does_the_same(line, suggested):
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 2
+    assert f"No such option: {line.split()[1]}" in result.stderr
+    assert (f"(Possible options: {suggested})" in result.stderr) == (suggested is not None)
+
+
 def test_weighted_score_p_and_confidence_level_defaults_match_the_summary():
     assert SETTINGS["weighted_score_p"].default == DEFAULT_PAYOFFS.weighted_score_p
     assert DEFAULT_CONFIDENCE_LEVEL == 0.95
@@ -123,7 +142,7 @@ TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
 NAMES = {
     *("run", "score", "report", "study", "compare", "import", "force", "regrade", "sensitivity", "audit"),
     *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "run-batch"),
-    *("requests", "replies", "export", "gate", "watch", "show"),
+    *("requests", "replies", "export", "gate", "watch", "show", "runs"),
 }
 HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")
 
@@ -136,7 +155,7 @@ def test_help_lists_every_command_under_its_group_in_80_columns():
     lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
     assert [line.removesuffix(":") for line in lines if line.removesuffix(":") in GROUPS] == list(GROUPS)
     width = max(map(len, NAMES))
-    assert [line for line in lines if line.split()[:1] and line.split()[0] in NAMES] == [
+    assert [line for line in lines if line.startswith("  ") and line.split()[0] in NAMES] == [
         f"  {name:<{width}}  {told}" for name, told in TOLD.items()
     ]
     assert max(map(len, lines)) <= 80

@@ -174,7 +174,7 @@ def test_study_all_makes_possible_studies_and_lists_the_rest(invoke, tmp_path):
         assert f"(`{spec.name}`)" in page or spec.name in made
     assert {"results_table", "score_variability", "cost_table", "prompt_agreement"} <= made
     assert {"ranking_with_ties", "index_and_size", "hallucination_table"}.isdisjoint(made)
-    assert f"{len(made)} studies of {len(STUDY_NAMES)}" in result.output
+    assert f"Made {len(made)} of {len(STUDY_NAMES)} studies" in result.output
     assert "Left out: " in page
 
 
@@ -190,7 +190,7 @@ def test_study_all_makes_every_study_for_three_models_on_two_datasets(invoke, th
     assert result.exit_code == 0
     # Files do not say what was asked: neither whether a model was to think nor which targets; and these hold no scores.
     possible = sorted(set(STUDY_NAMES) - {"thinking", "response_to_penalty", "calibrator_cost", "score_or_refusal"})
-    assert f"{len(possible)} studies of {len(STUDY_NAMES)}" in result.output
+    assert f"Made {len(possible)} of {len(STUDY_NAMES)} studies" in result.output
     assert sorted(path.stem for path in (tmp_path / "all").glob("*.svg")) == possible
     assert (tmp_path / "all/README.md").read_text().count("![") == len(possible)
 

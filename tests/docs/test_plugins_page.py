@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import refusal_index as ri
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.findings.sections import registered_sections, with_sections
@@ -125,3 +127,42 @@ def test_plugin_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
         assert '<section id="run-1-length"><h2>Length of replies</h2><p>4.0 characters</p></section>' in page
     finally:
         registered_sections.cache_clear()
+
+
+@pytest.fixture
+def capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the dataset and the grader of the page registered."""
+    (tmp_path / "capitals.py").write_text(PAGE["capitals.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    registered = tomllib.loads(PAGE["capitals.toml"])["project"]["entry-points"]
+    found = entry_points.installed
+
+    def installed(kind: str) -> dict[str, EntryPoint]:
+        group = f"refusal_index.{kind}"
+        return {
+            **found(kind),
+            **{key: EntryPoint(key, value, group) for key, value in registered.get(group, {}).items()},
+        }
+
+    monkeypatch.setattr(entry_points, "installed", installed)
+    return tmp_path
+
+
+def test_example_of_a_dataset_has_ten_lines():
+    assert len([line for line in PAGE["capitals.py"].splitlines() if line.strip()]) <= 10
+
+
+def test_plugin_dataset_and_grader_are_listed_with_their_descriptions(capitals):
+    listed = CliRunner().invoke(app, ["ls"]).stdout
+    assert re.search(r"^  capitals +two capitals$", listed, re.MULTILINE)
+    assert re.search(r"^  begins_right +The answer begins with the gold answer.$", listed, re.MULTILINE)
+
+
+def test_plugin_dataset_is_graded_by_the_grader_that_it_names(capitals):
+    def answers(question, *, must_answer=False):
+        return "Lima, I think."
+
+    run = ri.evaluate(answers, "capitals", model_name="answers")
+    assert run.settings["grader"]["name"] == "python:capitals:begins_right"
+    assert sorted(run.outcomes["wrong"]) == [False, True]

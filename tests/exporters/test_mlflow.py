@@ -69,6 +69,25 @@ def test_parameters_table_and_files_are_logged(drawn, client):
     assert [tuple(row) for row in table["data"]] == drawn.outcomes.rows()
 
 
+def test_texts_statuses_and_caveats_are_artifacts_and_undefined_metrics_are_not_numbers(drawn, client):
+    export_runs([drawn.path], "mlflow")
+    (found,) = runs_of(client)
+    prompts = drawn.folder.read_about()["prompt_set"]
+    texts = {f"about.prompt_set.{name}": text for name, text in prompts.items()}
+    assert not set(texts) & set(found.data.params)
+    for name, text in texts.items():
+        assert mlflow.artifacts.load_text(f"{found.info.artifact_uri}/texts/{name}.txt") == text
+    table = mlflow.artifacts.load_dict(f"{found.info.artifact_uri}/metrics.json")
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    assert len(rows) == drawn.metrics.height
+    undefined = [row for row in rows if row["status"] == "undefined"]
+    assert undefined
+    assert all(row["estimate"] is None and row["reason"] for row in undefined)
+    assert not {f"{row['variant']}/{row['metric']}" for row in undefined} & set(found.data.metrics)
+    caveats = mlflow.artifacts.load_text(f"{found.info.artifact_uri}/caveats.txt").splitlines()
+    assert len(caveats) == sum(len(variant["caveats"]) for variant in drawn.document["variants"])
+
+
 @pytest.mark.nightly
 def test_mlflow_loads_the_outcome_table(drawn, client, monkeypatch):
     pytest.importorskip("pandas")

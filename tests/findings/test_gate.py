@@ -84,6 +84,12 @@ def base() -> RunResults:
     return run_of(*draws_of(0.6, 1), "base")
 
 
+def incomplete(found: GateResult) -> tuple[str, ...]:
+    """Return the runs for whose missing answers there is no verdict."""
+    obstacle = found.obstacle
+    return () if obstacle is None else tuple(role for role, _ in obstacle.values["missing"])
+
+
 def guard(found: GateResult, metric: str):
     (one,) = [one for one in found.guards if one.guard.name == metric]
     return one
@@ -115,13 +121,13 @@ def test_equal_model_passes_and_less_accurate_model_fails_on_correct_rate(base):
 def test_model_with_uninformative_refusals_fails_the_index_guard(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
     assert guard(found, "refusal_index").test.verdict == "fail"
-    assert found.statements[0].values["guards"][0].values["metrics"][0] == "refusal_index"
+    assert found.statements[0].values["reasons"][0].values["metrics"][0] == "refusal_index"
 
 
 def test_guards_that_fail_for_the_same_reason_are_named_together(base):
     _, wrong = draws_of(0.6, 3, error=-1.2)
     found = decide(run_of(np.zeros_like(wrong), wrong, "answers, and knows less"), base, Policy())
-    beyond, undefined = sorted(found.statements[0].values["guards"], key=lambda one: one.code)
+    beyond, undefined = sorted(found.statements[0].values["reasons"], key=lambda one: one.code)
     assert (beyond.code, undefined.code) == ("guard_beyond", "guard_undefined")
     assert beyond.values["metrics"] == ["correct_rate", "correct_given_attempted"]
     assert undefined.values["metrics"] == ["refusal_index"]
@@ -163,7 +169,7 @@ def test_model_that_never_refuses_fails_however_accurate(base):
     assert found.verdict == "fail"
     failed = {one.guard.name for one in found.guards if one.test.verdict == "fail"}
     assert {"refusal_index", "correct_given_attempted"} <= failed
-    assert "RI is undefined: candidate refused nothing" in found.why
+    assert "it refused no question" in found.why
     knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
     found = decide(knows_more, base, Policy())
     assert [one.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
@@ -175,7 +181,7 @@ def test_model_that_refuses_everything_fails_rates_and_index(base):
     verdicts = {one.guard.name: one.test.verdict for one in found.guards}
     assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["refusal_index"] == "fail"
     assert verdicts["correct_given_attempted"] == "inconclusive"
-    assert "candidate refused everything" in found.why
+    assert "it refused every question" in found.why
 
 
 def test_few_questions_without_refusals_are_inconclusive(base):
@@ -250,9 +256,9 @@ def test_run_with_too_many_missing_grades_is_inconclusive(base):
     assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2%
     found = decide(missing_of(base, 13), base, policy)
     assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
-    assert found.why.startswith("2.17% of the candidate's questions")
+    assert "2.17% of the candidate's questions" in found.why
     assert found.more_questions is None
-    assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
+    assert incomplete(decide(base, missing_of(base, 13), policy)) == ("baseline",)
     worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
     assert decide(missing_of(worse, 12), base, policy).verdict == "fail"
     assert decide(missing_of(worse, 60), base, policy).verdict == "inconclusive"
@@ -308,8 +314,8 @@ def test_absent_questions_count_as_missing_on_either_side(base, keep, share):
         ("baseline", (keep(base), keep(without(worse, 450)))),
     ):
         found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
-        assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
-        assert found.why.startswith(f"75% of the {gone}'s questions")
+        assert (found.verdict, incomplete(found), found.missing[gone]) == ("inconclusive", (gone,), share)
+        assert f"75% of the {gone}'s questions" in found.why
     policy = Policy(margins={"refusal_index": 0.2}, max_missing=0.02)
     few = decide(keep(without(base, 12)), keep(base), policy)
     assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)
@@ -324,7 +330,7 @@ def test_recorded_smaller_sample_is_compared_on_its_questions(base):
     missing = decide(recorded(without(base, 460), 150), recorded(base), Policy())
     assert (missing.verdict, missing.missing["candidate"]) == ("inconclusive", 10 / 150)
     other_seed = decide(recorded(without(base, 450), 150, seed=1), recorded(base), Policy())
-    assert other_seed.incomplete == ()
+    assert incomplete(other_seed) == ()
 
 
 def test_baseline_with_other_questions_is_rejected_with_shared_count(base):
@@ -456,15 +462,31 @@ def samples(*worths: str, label: str) -> pl.DataFrame:
     return run_of(refused, wrong, label).tables["normal"]
 
 
-def test_changes_within_sampling_noise_are_not_listed():
+def test_changes_within_sampling_noise_are_listed_last_and_marked():
     ids = [f"q{i:04}" for i in range(4)]
     before = samples("rrrrr", "rrwwf", "rwrwr", "rrrrr", label="a")
     now = samples("wwwww", "rwwff", "wrrwf", "rrrrf", label="b")
-    (one,) = most_changed(now, before, ids, exact=False)
+    one, *others = most_changed(now, before, ids, exact=False)
+    assert [(other.question_id, other.may_be_noise) for other in others] == [
+        ("q0001", True),
+        ("q0002", True),
+        ("q0003", True),
+    ]
+    assert not one.may_be_noise
     assert (one.question_id, one.change, change_limit(now, before, ids, exact=False)) == ("q0000", -2.0, None)
     # Benjamini-Hochberg: p = 2/252 is above 0.05/7, the limit for the smallest of 7 p-values
     many = samples("rrrrr", *["rrwwf"] * 6, label="a"), samples("wwwww", *["rrwwf"] * 6, label="b")
-    assert most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False) == ()
+    assert [one.may_be_noise for one in most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False)] == [
+        True
+    ]
+
+
+def test_larger_changes_that_may_be_noise_come_after_smaller_ones_beyond_it():
+    before = samples("r" * 8, "r" * 8, label="a")
+    now = samples("f" * 8, "w" * 8, label="b")
+    cut = [rows.filter((pl.col("question_id") == "q0000") | (pl.col("draw") < 2)) for rows in (now, before)]
+    found = most_changed(*cut, ["q0000", "q0001"], exact=False)
+    assert [(one.change, one.may_be_noise) for one in found] == [(-1.0, False), (-2.0, True)]
 
 
 @pytest.mark.parametrize(
@@ -474,7 +496,8 @@ def test_changes_within_sampling_noise_are_not_listed():
 def test_change_limit_says_why_no_change_can_be_shown(draws, exact, why):
     before, now = samples("r" * draws, label="a"), samples("w" * draws, label="b")
     assert change_limit(now, before, ["q0000"], exact) == why
-    assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
+    (one,) = most_changed(now, before, ["q0000"], exact)
+    assert one.may_be_noise == (why is not None)
     assert change_limit(now, before, [], exact) is None
 
 
@@ -486,7 +509,8 @@ def test_one_change_among_many_questions_needs_more_samples_by_enumeration(draws
     ids, rest = [f"q{i:04}" for i in range(200)], ["r" * draws] * 199
     before, now = samples("r" * draws, *rest, label="a"), samples("w" * draws, *rest, label="b")
     assert change_limit(now, before, ids, exact=False) == why
-    assert bool(most_changed(now, before, ids, exact=False)) == (why is None)
+    (one,) = most_changed(now, before, ids, exact=False)
+    assert one.may_be_noise == (why is not None)
 
 
 WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)
@@ -523,10 +547,13 @@ def test_gate_document_is_complete_valid_json(base):
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
     assert document["verdict"] == found.verdict
     assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
-    assert (document["changed"], document["no_changes"]) == ([], "single_responses")
+    assert document["conclusion"]["code"] == "gate_undecided"
+    assert document["no_changes"] == "single_responses"
+    assert [one["may_be_noise"] for one in document["changed"]] == [True] * 10
+    assert "sampling noise" not in str(found)
     exact = [replace(run, about={"sent": {"model": {"temperature": 0}}}) for run in (found.candidate, found.baseline)]
     found = decide(*exact, Policy())
-    assert len(found.to_document()["changed"]) == 10
+    assert [one["may_be_noise"] for one in found.to_document()["changed"]] == [False] * 10
     assert "10 questions changed by more than sampling noise" in str(found)
     assert document["policy"]["margins"] == dict(MARGINS)
 
@@ -578,9 +605,9 @@ WIDEST = Policy(margins=dict.fromkeys(MARGINS, 1.0))
 def test_samples_of_different_seeds_may_contain_different_questions(base):
     parts = [base.with_tables({"normal": base.tables["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))]
     same = decide(*(recorded(part, 400) for part in parts), WIDEST)
-    assert (same.incomplete, same.missing) == (("baseline",), {"candidate": 0.0, "baseline": 0.5})
+    assert (incomplete(same), same.missing) == (("baseline",), {"candidate": 0.0, "baseline": 0.5})
     other = decide(recorded(parts[0], 400), recorded(parts[1], 400, seed=1), WIDEST)
-    assert (other.verdict, other.questions, other.incomplete) == ("pass", 200, ())
+    assert (other.verdict, other.questions, incomplete(other)) == ("pass", 200, ())
 
 
 def test_ungraded_baseline_questions_count_among_compared_questions(base):

@@ -111,7 +111,7 @@ def test_model_that_refuses_at_random_and_again_does_not_pass_a_bound_on_ri():
     assert refusal_index(*flags(eager)).estimate > 0.99, "as the paper scores it"
     found = decide(eager, None, Policy(at_least={"refusal_index": 0.5}))
     assert found.verdict == "inconclusive"
-    assert found.statements[0].values["guards"][0].code == "guard_refused_again"
+    assert found.statements[0].values["reasons"][0].code == "guard_refused_again"
     assert "max_refused_again" in str(found)
 
 
@@ -262,7 +262,7 @@ def test_guard_passes_only_if_it_holds_after_imputation_in_either_run(base, equa
         tight = decide(candidate, baseline, LENIENT.changed(margins={"correct_rate": margin}))
         decided = guard(tight, "correct_rate")
         assert (decided.test.verdict, decided.is_blocked) == ("inconclusive", True)
-        assert decided.statement.code == "guard_imputed"
+        assert decided.code == "guard_imputed"
         assert tight.more_questions is None
         assert "more_questions" not in [statement.code for statement in tight.statements]
 
@@ -380,7 +380,7 @@ def test_guard_on_ri_stays_if_the_runs_share_no_answer_that_neither_refused_agai
         found = decide(*runs, policy)
         assert [one.guard.name for one in found.guards] == list(policy.margins)
         assert found.verdict == "inconclusive", "the rates alone would pass"
-        assert found.statements[0].values["guards"][0].code == code
+        assert found.statements[0].values["reasons"][0].code == code
     assert "the runs share too few questions that neither refused again" in " ".join(str(found).split())
     assert "undefined" in str(found)
 
@@ -607,14 +607,6 @@ def test_corrected_ri_after_imputation_is_that_of_rows_with_the_forced_grades_fi
 
 
 # --- Policies
-
-
-@pytest.mark.parametrize(("document", "is_earlier"), [({"max_missing": 0.02}, True), ({"alpha": 0.1}, False)])
-def test_policy_of_an_earlier_gate_is_read_with_a_note(base, equal, document, is_earlier):
-    policy = Policy.from_document(document, "gate.toml").changed(margins={"refusal_index": 0.2})
-    assert ("earlier_policy" in [statement.code for statement in decide(equal, base, policy).statements]) == is_earlier
-    assert set(policy.to_document()) >= {"max_missing", "max_refused_again"}
-    assert "is_earlier" not in policy.to_document()
 
 
 def test_every_new_statement_has_a_sentence(base, equal):

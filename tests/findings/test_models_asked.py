@@ -63,6 +63,13 @@ def test_theory_settings_that_were_not_sent_are_a_note():
     assert run_caveats(settings, {}) == run_caveats({}, {"sent": {"model": sent}}) == ()
 
 
+def test_theory_replies_without_requested_log_probabilities_are_counted_in_a_note():
+    (statement,) = run_caveats({}, {"logprobs": {"replies": 60, "missing": 7}})
+    assert (statement.code, statement.severity) == ("without_logprobs", "note")
+    assert statement.values == {"replies": 60, "missing": 7}
+    assert run_caveats({}, {"logprobs": {"replies": 60, "missing": 0}}) == ()
+
+
 @pytest.mark.parametrize(
     ("first", "second", "is_said"),
     [

@@ -22,7 +22,7 @@ from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import match, matched_variants, shared_variants
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_differences import differing_settings
-from refusal_index.findings.run_results import read_runs
+from refusal_index.findings.run_results import open_run, read_runs
 from refusal_index.stats import (
     METRIC_NAMES,
     compare_corrected,
@@ -271,11 +271,13 @@ def test_a_folder_without_outcomes_says_how_to_make_them(tmp_path):
         read_runs([folder_with(tmp_path / "one", None)])
 
 
-def test_folder_of_runs_that_is_not_a_set_says_how_to_name_them(tmp_path):
+def test_folder_of_runs_that_is_not_a_set_stands_for_all_of_them_where_one_is_not_asked_for(tmp_path):
     for name in ("one", "two"):
         folder_with(tmp_path / "runs" / name, table_of(0.5, 1, model=name))
-    with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*runs/\*/"):
-        read_runs([tmp_path / "runs"])
+    (tmp_path / "runs" / "foreign").mkdir()
+    assert [run.label for run in read_runs([tmp_path / "runs"])] == ["one", "two"]
+    with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one, such as .*runs/one"):
+        open_run(tmp_path / "runs")
 
 
 def test_nonexistent_outcome_file_is_reported_as_missing(tmp_path):

@@ -466,12 +466,13 @@ def test_gate_section_lists_every_guard_and_changed_question(gate_page: str) -> 
     assert "whether the candidate is worse by more than the margin" in section
 
 
-def test_gate_section_says_single_responses_cannot_show_changes(tmp_path: Path) -> None:
+def test_gate_section_marks_changes_of_single_responses_as_noise(tmp_path: Path) -> None:
     runs, found = both(temperature=0.7)
     page = write_page(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
     section = page.partition('id="gate"')[2].partition("</section>")[0]
     assert "Single responses cannot show that a particular question changed" in section
-    assert "changed most</summary>" not in section
+    assert "changed most</summary>" in section
+    assert section.count('data-column="may be noise"><bdi dir="auto">yes<') == len(found.changed) == 10
 
 
 def test_report_without_a_gate_has_no_gate_section(tmp_path: Path) -> None:
@@ -497,3 +498,17 @@ def test_opens_at_any_width_without_scrolling_sideways(
     page = new_page(tmp_path / "report.html", width=width)
     page.run("document.querySelector('.gate details').open = true")
     assert page.run("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.slow
+def test_verdict_and_limits_are_seen_on_a_phone_without_scrolling(
+    new_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    page_of(tmp_path)
+    page = new_page(tmp_path / "report.html", width=390)
+    cells = "[...document.querySelectorAll('#gate .why, .guards [data-column=limit], .guards [data-column=verdict]')]"
+    boxes = page.run(
+        f"{cells}.map((cell) => cell.getBoundingClientRect()).map((box) => [box.left, box.right, box.bottom])"
+    )
+    assert len(boxes) == 1 + 2 * len(both()[1].guards)
+    assert all(0 <= left < right <= 390 and bottom <= 800 for left, right, bottom in boxes)

@@ -13,6 +13,8 @@ from refusal_index.findings.metrics import Statement
 from refusal_index.protocol import AUXILIARY, Completion, Pass, Reply, Role
 from refusal_index.render.format import to_text
 from refusal_index.render.summary import first_screen, summary_blocks
+from refusal_index.runs.events import Event, Opened, Replied
+from refusal_index.runs.open_run import ALL_STORED
 from refusal_index.runs.store import ReplyStore, open_store
 from tests.cli.test_score_and_report import summary
 from tests.models.provider_server import QUESTIONS
@@ -65,6 +67,25 @@ def test_end_to_end_comparisons_rankings_and_gates_name_runs_that_other_models_a
     assert "other_models_answered" in codes(gated.statements)
     for result in (differing, ranked, gated):
         assert "m-0711" in str(result)
+
+
+def test_end_to_end_replies_without_the_requested_log_probabilities_are_counted(provider_server):
+    run = evaluate("m", "r", logprobs=True)
+    counted = {"replies": QUESTIONS, "missing": QUESTIONS}
+    assert run.folder.read_about()["logprobs"] == counted
+    assert "without_logprobs" in codes(run.summary.variants[0].caveats)
+    repeated = evaluate("m", "r", logprobs=True)
+    assert repeated.folder.read_about()["logprobs"] == counted, "a repeated run sends nothing"
+    assert "logprobs" not in evaluate("m", "s").folder.read_about()
+
+
+def test_end_to_end_a_repeated_run_says_that_no_request_is_sent(provider_server):
+    evaluate("m", "r")
+    events: list[Event] = []
+    evaluate("m", "r", progress=events.append)
+    (opened,) = (event for event in events if isinstance(event, Opened))
+    assert opened.note == ALL_STORED
+    assert not any(isinstance(event, Replied) for event in events)
 
 
 def test_theory_a_store_counts_replies_that_count_by_role_and_name():

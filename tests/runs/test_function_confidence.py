@@ -1,4 +1,4 @@
-"""A model function that returns how likely its reply is right, beside the reply."""
+"""A model function that returns, beside its reply, how likely it is right and whether it refuses."""
 
 from __future__ import annotations
 
@@ -118,13 +118,16 @@ def test_forced_answer_to_an_imported_refusal_brings_its_confidence_end_to_end(t
 
 
 ACCEPTED = {
-    "text": ("a", ("a", None)),
-    "mapping without confidence": ({"text": "a"}, ("a", None)),
-    "confidence None": ({"text": "a", "confidence": None}, ("a", None)),
-    "whole number": ({"text": "a", "confidence": 1}, ("a", 1.0)),
-    "NumPy": ({"text": "a", "confidence": np.float32(0.5)}, ("a", 0.5)),
-    "ordered": (OrderedDict(confidence=0.5, text=""), ("", 0.5)),
-    "read-only": (MappingProxyType({"text": "a", "confidence": 0.0}), ("a", 0.0)),
+    "text": ("a", ("a", None, None)),
+    "pair": (("a", 0.5), ("a", 0.5, None)),
+    "pair without confidence": (("a", None), ("a", None, None)),
+    "mapping without confidence": ({"text": "a"}, ("a", None, None)),
+    "confidence None": ({"text": "a", "confidence": None, "refused": None}, ("a", None, None)),
+    "whole number": ({"text": "a", "confidence": 1, "refused": False}, ("a", 1.0, False)),
+    "NumPy": ({"text": "a", "confidence": np.float32(0.5), "refused": np.bool_(1)}, ("a", 0.5, True)),
+    "refusal without text": ({"refused": True}, ("", None, True)),
+    "ordered": (OrderedDict(confidence=0.5, text=""), ("", 0.5, None)),
+    "read-only": (MappingProxyType({"text": "a", "confidence": 0.0}), ("a", 0.0, None)),
 }
 
 
@@ -143,8 +146,13 @@ REJECTED = {
     "array": ({"text": "a", "confidence": np.array([0.5])}, "the confidence "),
     "no text": ({"confidence": 0.5}, "returned None, expected the reply as text"),
     "number for a text": ({"text": 4, "confidence": 0.5}, "returned 4, expected the reply as text"),
-    "misspelt": ({"text": "a", "confidance": 0.5}, "the key 'confidance', expected text and confidence"),
-    "tuple": (("a", 0.5), "expected the reply as text"),
+    "misspelt": ({"text": "a", "confidance": 0.5}, "the key 'confidance', expected text, confidence, refused"),
+    "confidence of a pair": (("a", 50), "the confidence 50"),
+    "pair in another order": ((0.5, "a"), "returned 0.5, expected the reply as text"),
+    "three": (("a", 0.5, True), "expected the reply as text"),
+    "list": (["a", 0.5], "expected the reply as text"),
+    "refused as text": ({"text": "a", "refused": "no"}, "returned 'no' as 'refused', expected True or False"),
+    "answer without text": ({"refused": False}, "returned None, expected the reply as text"),
 }
 
 
@@ -159,3 +167,110 @@ def test_anything_else_is_a_failed_request_that_says_why(returned, message, tmp_
     run = ri.evaluate(often, ROWS, model_name="often", out=tmp_path / "run", **LOCAL)
     assert [missing.question_id for missing in run.missing] == ["q3"]
     assert run.missing[0].error.startswith("python:often returned ")
+
+
+DECLINES = "I don't know."
+SAID = {
+    "refuses": {"text": "Lima", "refused": True},
+    "refuses without text": {"refused": True},
+    "answers": {"text": DECLINES, "refused": False},
+    "answers by its tag": {"text": "<answer>UNANSWERED</answer>", "refused": False},
+    "answers rightly": {"text": "Lima", "refused": False},
+    "says nothing": DECLINES,
+}
+READ = {
+    "refuses": (True, False, "flag"),
+    "refuses without text": (True, False, "flag"),
+    "answers": (False, True, "flagged_answer"),
+    "answers by its tag": (False, True, "flagged_answer"),
+    "answers rightly": (False, False, "flagged_answer"),
+    "says nothing": (True, False, "wording"),
+}
+ASKED = [{"question_id": name, "question": name, "answer": "Lima"} for name in SAID]
+
+
+def marking(question, *, must_answer=False):
+    return "Lima" if must_answer else SAID[question]
+
+
+def rows_of(run):
+    return {row[0]: row[1:] for row in run.outcomes.select("question_id", "refused", "wrong", "reading").iter_rows()}
+
+
+def test_what_a_function_says_of_its_reply_is_its_reading_end_to_end(tmp_path):
+    run = ri.evaluate(marking, ASKED, grader="exact", out=tmp_path / "run")
+    assert run.variants == ("normal",)
+    assert rows_of(run) == READ
+    assert rows_of(rebuild(run.path)) == READ
+    (note,) = [caveat for caveat in run.summary.variants[0].caveats if caveat.code == "flagged_replies"]
+    assert note.values == {"refusals": 2, "answers": 3}
+    assert run.document["variants"][0]["replies"]["refusals"] == {"flag": 2, "wording": 1}
+
+
+def test_no_refusal_is_missed_where_the_function_says_that_there_is_none(tmp_path):
+    def answers(question, *, must_answer=False):
+        return {"text": "The documents that I have do not say it.", "refused": False}
+
+    asked = [{"question": str(number), "answer": "Lima"} for number in range(20)]
+    run = ri.evaluate(answers, asked, model_name="answers", grader="exact", out=tmp_path / "run")
+    codes = {caveat.code for caveat in run.summary.variants[0].caveats}
+    assert "flagged_replies" in codes
+    assert not codes & {"no_refusals_found", "repeated_sentence", "unclear_replies"}
+
+
+def test_a_function_that_refuses_again_when_forced_is_wrong(tmp_path):
+    def refuses(question, *, must_answer=False):
+        return {"text": "Lima", "refused": True}
+
+    run = ri.evaluate(refuses, ASKED[:2], model_name="refuses", grader="exact", out=tmp_path / "run")
+    assert set(run.outcomes["forced_grade"]) == {"refused"}
+    assert set(run.outcomes["wrong"]) == {True}
+
+
+def test_a_marked_answer_to_a_question_with_choices_is_the_choice_that_it_names(tmp_path):
+    asked = [{"question": "Which?", "answer": "Lima", "choices": ["Lima", "I don't know"]}]
+
+    def picks(question, *, must_answer=False):
+        return {"text": "B", "refused": False}
+
+    run = ri.evaluate(picks, asked, model_name="picks", grader="choice", out=tmp_path / "run")
+    assert rows_of(run) == {run.outcomes["question_id"][0]: (False, True, "flagged_answer")}
+
+
+async def pairs(question, *, must_answer=False):
+    number = int(question)
+    return ("Lima" if number < 90 or number % 2 else "Rome"), 1 - number / 200
+
+
+def test_confidence_of_an_async_function_gives_a_threshold_for_a_largest_error_end_to_end(tmp_path):
+    asked = [{"question": str(number), "answer": "Lima"} for number in range(120)]
+    run = ri.evaluate(pairs, asked, grader="exact", out=tmp_path / "run")
+    ended = CliRunner().invoke(app, ["confidence", str(run.path), "--max-error", ".3"])
+    assert ended.exit_code == 0, ended.output
+    assert "confidence" in ended.output
+
+
+def test_scores_without_ids_are_matched_by_the_text_of_the_question_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = ri.evaluate(marking, ASKED, grader="exact", out="run")
+    scores = {name: i / 10 for i, name in enumerate(SAID, 1)}
+    pl.DataFrame({"question": list(scores), "confidence": list(scores.values())}).write_csv("scores.csv")
+    ended = CliRunner().invoke(app, ["confidence", "run", "--add", "scores.csv"])
+    assert ended.exit_code == 0, ended.output
+    (read,) = read_runs([run.path])
+    assert dict(read.confidence.select("question_id", CONFIDENCE).iter_rows()) == scores
+
+
+def test_functions_that_get_the_prompt_are_asked_under_every_prompt_others_under_one(tmp_path):
+    some = {"question": "1", "answer": "Lima"}
+    answers = {"grader": "exact", "model_name": "f"}
+
+    def with_prompt(messages):
+        return "Lima"
+
+    assert len(ri.evaluate(with_prompt, [some], out=tmp_path / "four", **answers).variants) == 4
+    assert ri.evaluate(marking_anything, [some], out=tmp_path / "one", grader="exact").variants == ("normal",)
+
+
+def marking_anything(question, *, must_answer=False):
+    return "Lima"

@@ -193,9 +193,9 @@ def test_unreachable_candidate_is_inconclusive_with_a_reason(baseline):
     assert ["the line is dead" in note for note in not_asked(*found)] == [True]
     document = gate_document(found.verdict)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
-    assert document["why"].startswith("not all questions up to the next look could be asked")
+    assert "not all questions up to the next look could be asked" in document["why"]
     assert "the line is dead" in document["why"]
-    assert "there is no decision" in str(found.verdict).replace("\n", " ")
+    assert "Run the same command again" in found.verdict.why
 
 
 def test_level_of_each_look_matches_the_design(baseline):
@@ -258,7 +258,7 @@ def test_run_interrupted_in_its_second_look_does_not_pass_by_its_first(baseline)
     Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
     elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
     assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
-    assert elsewhere.why.startswith("80% of the candidate's questions")
+    assert "80% of the candidate's questions" in elsewhere.why
     folder.replies.unlink()  # run.json alone knows it too
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 
@@ -446,8 +446,8 @@ def test_always_answering_and_always_refusing_models_fail_named_guards(runs):
     assert answers.verdict == refuses.verdict == "fail"
     assert failed_guards(answers) >= {"refusal_index"}
     assert failed_guards(refuses) == {"refusal_index", "correct_rate", "refusal_rate"}
-    assert "candidate refused nothing" in answers.why
-    assert "candidate refused everything" in refuses.why
+    assert "it refused no question" in answers.why
+    assert "it refused every question" in refuses.why
 
 
 def test_gate_accepts_runs_folders_and_policy_documents(runs, tmp_path):
@@ -535,5 +535,5 @@ def test_virtual_models_that_answer_or_refuse_all_fail_named_guards(compared_run
     answers, refuses = (decide(one, part_of(base, (0, 1)), Policy()) for one in virtual.values())
     assert answers.verdict == refuses.verdict == "fail"
     assert "refusal_index" in failed_guards(answers)
-    assert "candidate refused nothing" in answers.why
+    assert "it refused no question" in answers.why
     assert {"refusal_index", "correct_rate", "refusal_rate"} <= failed_guards(refuses)

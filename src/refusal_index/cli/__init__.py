@@ -51,6 +51,7 @@ CORE = {
     **dict.fromkeys(("score", "show", "report", "compare"), "results"),
     **dict.fromkeys(("import", "validate", "prompts", "ls"), "inputs"),
     **dict.fromkeys(("plan", "audit", "sensitivity"), "uncertainty"),
+    "runs": "listing",
     "gate": "gate",
     "build": "build",
 }
@@ -58,6 +59,13 @@ CORE = {
 
 HELP_ALL = "help_all"
 """Parameter of the option that shows all options, and the mark in the context that it was given."""
+
+OF_OTHER_TOOLS = {
+    **dict.fromkeys(("--n", "--num-questions", "--questions", "--max-samples"), "--limit"),
+    **dict.fromkeys(("--samples", "--num-samples", "--epochs", "--repeats"), "--draws"),
+    "--output": "--out",
+}
+"""Options of other tools, and the option here that does the same, which is suggested for them."""
 
 ALL_OF_RUN = "all_of_run"
 """Attribute of a command that takes the options of ``run`` and shows none of them in ``--help``."""
@@ -124,6 +132,16 @@ class GroupedCommand(TyperCommand):
 
     An option with a help panel belongs to the group of that name, and is left out of ``--help``.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown option of another tool suggests the option that does the same."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            same = OF_OTHER_TOOLS.get(getattr(error, "option_name", None) or "")
+            if any(same in param.opts for param in self.params):
+                setattr(error, "possibilities", [same])  # noqa: B010 - Typer's class for unknown options is private
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
         """Return the parts of the usage line: the arguments, optional ones in brackets."""

@@ -58,6 +58,8 @@ def gate(
     fails. RI leaves out what the forced pass refused again. Missing answers are assumed to count against the verdict. A
     run that lacks more than 1% of its grades is inconclusive.
 
+    The first line says what to do and why. With 300 to 500 questions, --policy coarse has wider margins.
+
     With --run, the candidate is evaluated first, with all options of the command 'run'. The result is checked
     five times along the way, and the run stops at the first clear verdict; the overall chance of a wrong verdict is no
     higher than that of a single test. Running the same command again resumes.
@@ -66,7 +68,7 @@ def gate(
 
     - `candidate` CANDIDATE: Folder of a run, or an outcome table; with --run, the folder to write the run to.
     - `baseline` RUN: Run of the model in use on the same questions: a folder or an outcome table.
-    - `policy` FILE: TOML file of release criteria; options are added to them.
+    - `policy` FILE|coarse: TOML file of release criteria, or the margins for 300 to 500 questions; options are added.
     - `margin` METRIC=NUMBER: How much worse than the baseline a metric may be. Repeatable. [default:
       refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
     - `at_least` METRIC=NUMBER: Minimum value of a metric of the candidate. Repeatable.

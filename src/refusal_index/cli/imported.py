@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError
 
 if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.first_pass import FirstPass, FirstPasses
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.findings.summary import Summary
     from refusal_index.findings.tallies import Tally
 
 
@@ -47,42 +45,9 @@ class FilesToRead:
 
     def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
         """Return the first passes of the files with their forced answers, and what was read from each file."""
-        from refusal_index.data.first_pass import check_order, with_forced, with_rows_of_forced
-        from refusal_index.runs.reuse import import_file, import_forced
+        from refusal_index.runs.scoring import read_files
 
-        if self.forced is not None and len(self.files) > 1:
-            raise OptionError(f"--forced: expected a single FILE to match, got {len(self.files)}")
-        read = [(str(path), import_file(path, self.kind, self.options).read) for path in self.files]
-        passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
-        if self.forced is None:
-            passes = with_rows_of_forced(passes)
-        else:
-            check_order(passes, self.files[0], self.forced)
-            second = import_forced(passes, self.forced, self.kind, self.options)
-            passes = with_forced(passes, second.passes, str(self.forced))
-            read.append((str(self.forced), second))
-        return [replace(first_pass, variant=self.variants or first_pass.variant) for first_pass in passes], read
-
-
-def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
-    """Whether all files are outcome tables, also with a misspelt name of a required column.
-
-    - `columns`: the named columns by role.
-    """
-    from refusal_index.data.imports import holds_outcomes
-    from refusal_index.data.outcome_table import REQUIRED
-    from refusal_index.data.tables import READABLE, column_names
-    from refusal_index.errors import OutcomeTableError, nearest
-
-    for path in files:
-        if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
-            return False
-        present = column_names(path, OutcomeTableError, encoding)
-        misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
-        is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
-        if not holds_outcomes(present, columns) and not is_meant:
-            return False
-    return True
+        return read_files(self.files, self.forced, self.kind, self.options, self.variants)
 
 
 def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
@@ -91,17 +56,15 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
     Returns whether the results of both passes are complete.
     """
     from refusal_index.findings.summary import is_complete
-    from refusal_index.findings.tallies import tallies, tally_document
+    from refusal_index.findings.tallies import tally_document
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import first_screen, summary_document, tally_blocks
+    from refusal_index.runs.scoring import score_first_passes
 
-    analysis = analysis.with_recorded([{}])
     passes, read = reading.read()
-    tallied = tallies(passes, analysis)
-    first_only = [tally for tally in tallied if not tally.has_both_passes]
-    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
-    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    summary = _summary(both, analysis, reading.files[0]) if both else None
+    scored = score_first_passes(passes, read, analysis, reading.files[0])
+    summary = None if scored.run is None else scored.run.summary
+    first_only = scored.first_passes
     lines = list(reading_lines(read))
     if as_json:
         document = {} if summary is None else summary_document(summary)
@@ -123,16 +86,6 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
         console.say(purpose)
         console.say(f"  {shlex.join(['refusal-index', *command])}")
     return summary is None or is_complete(summary)
-
-
-def _summary(passes: Sequence[FirstPass], analysis: Analysis, path: Path) -> Summary:
-    from refusal_index.data.first_pass import self_contained, to_outcomes
-    from refusal_index.data.outcome_table import read_outcomes
-    from refusal_index.findings.sections import with_sections
-    from refusal_index.findings.summary import summarise
-
-    table = read_outcomes(to_outcomes(map(self_contained, passes)), analysis.sampling)
-    return with_sections(summarise(table, analysis), table, path)
 
 
 NOT_OF_FORCE = ("--forced", "--variants", "--name", "--dataset")

@@ -213,22 +213,29 @@ def _show_grader_prompt(name: str | None, question: str) -> None:
 def ls(
     task_files: bool = False,
 ) -> None:
-    """List datasets, prompt sets and embedded models.
+    """List datasets, graders, prompt sets and embedded models.
 
     - `task_files`: Print only the folder of the lm-evaluation-harness tasks, for its option --include_path.
     """
-    from refusal_index.entry_points import installed, load, own_plugins
+    from refusal_index.entry_points import first_line, installed, load, own_plugins
 
     if task_files:
         console.say(str(Path(load(own_plugins("task_files")["lm_eval"]).__file__).parent))
         return
     from refusal_index.data.datasets import dataset_names, dataset_source
     from refusal_index.protocol import load_prompt_set, prompt_set_names
+    from refusal_index.protocol.grading import RULES
 
     console.say("datasets (--dataset)")
     for name in dataset_names():
         console.say(f"  {name:<25} {dataset_source(name).note}".rstrip())
     console.say(f"  {'hf:ORG/NAME':<25} a dataset of the Hugging Face Hub; hf:ORG/NAME/CONFIG:SPLIT@REVISION in full")
+    console.say()
+    console.say("graders (--grader)")
+    for kind, rule in RULES.items():
+        console.say(f"  {kind:<25} right if an answer {rule.right_if}")
+    for name, plugin in installed("graders").items():
+        console.say(f"  {name:<25} {first_line(load(plugin))}".rstrip())
     console.say()
     console.say("prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():

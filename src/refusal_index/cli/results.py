@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead, are_outcome_tables, score_imported
+from refusal_index.cli.imported import FilesToRead, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     ConfidenceLevel,
@@ -20,7 +20,6 @@ from refusal_index.cli.shared_options import (
     only_folder,
     output,
     readable_runs,
-    summary_of,
     weights_of,
     words_of,
 )
@@ -76,6 +75,7 @@ def score(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
+    from refusal_index.runs.scoring import are_outcome_tables
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
@@ -150,8 +150,9 @@ def _score_outcomes(
     """
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.summary import first_screen, summary_document
+    from refusal_index.runs.scoring import summary_of
 
-    summary = summary_of(files, analysis, columns, encoding)
+    summary, _ = summary_of(files, analysis, columns, encoding)
     _note_unused(files, analysis.sampling, columns, encoding)
     if as_json:
         console.document(summary_document(summary))
@@ -244,6 +245,7 @@ def show(
     from refusal_index.findings.run_results import open_run
     from refusal_index.render.run import run_blocks
     from refusal_index.render.summary import summary_blocks
+    from refusal_index.runs.scoring import summary_of
 
     if replies:
         _show_replies(files, Sampling(cluster, weight), columns_of(column))
@@ -255,7 +257,8 @@ def show(
         return
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
-    console.show(summary_blocks(summary_of(files, analysis, columns_of(column))))
+    summary, _ = summary_of(files, analysis, columns_of(column))
+    console.show(summary_blocks(summary))
 
 
 def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
@@ -289,7 +292,7 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no readable run.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
@@ -362,7 +365,7 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models,
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet); at least two models,
       with --with paper at least one.
     - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]
@@ -379,13 +382,12 @@ def compare(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.rates import BY_ANSWERABLE
-    from refusal_index.findings.comparison import compare_pair
+    from refusal_index.findings.comparison import PairComparison
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.published import compare_with_paper
-    from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
     from refusal_index.render.published import published_screen
-    from refusal_index.runs.gate import OF_RANKING
+    from refusal_index.runs.gate import comparison_of, refuse_ranking_options
 
     analysis = Analysis(
         variant=variants,
@@ -399,7 +401,7 @@ def compare(
     )
     if with_ is not None:
         one_of("--with", with_, ["paper"])
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got --with paper")
+        refuse_ranking_options(analysis, "--with paper")
     readable = readable_runs(runs, analysis)
     if with_ is None and len(readable.runs) < 2:
         raise OptionError(
@@ -410,15 +412,13 @@ def compare(
         placed = compare_with_paper(readable.runs, analysis)
         document = placed.to_document
         blocks = published_screen(placed, full=full)
-    elif len(readable.runs) == 2:
-        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got two")
-        pair = compare_pair(readable.runs, analysis)
-        document = pair.to_document
-        blocks = (pair_blocks if full else pair_screen)(pair)
     else:
-        ranking = rank(readable.runs, analysis)
-        document = ranking.to_document
-        blocks = (ranking_blocks if full else ranking_screen)(ranking)
+        compared = comparison_of(readable.runs, analysis)
+        document = compared.to_document
+        if isinstance(compared, PairComparison):
+            blocks = (pair_blocks if full else pair_screen)(compared)
+        else:
+            blocks = (ranking_blocks if full else ranking_screen)(compared)
     if json:
         console.document(document())
     else:
@@ -428,11 +428,3 @@ def compare(
             console.show(["", f"Add --full for {what}."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)
-
-
-def _refuse_ranking_options(analysis: Analysis, names: Iterable[str], what: str) -> None:
-    """Raise OptionError for an option of rankings that is given although there is no ranking."""
-    defaults = type(analysis)()
-    for name in names:
-        if getattr(analysis, name) != getattr(defaults, name):
-            raise OptionError(f"--{name}: applies to {what}; leave it out")

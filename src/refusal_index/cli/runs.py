@@ -24,6 +24,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.models_asked import without_logprobs
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
@@ -162,7 +163,8 @@ def show_run(run: RunResults, *, as_json: bool) -> bool:
 
 
 def _advice(run: RunResults) -> Iterator[str]:
-    """Yield how to replace the confidence scores that were removed, and which study prompts with targets have."""
+    """Yield which log probabilities are missing, how to compute removed scores, and the study of stated targets."""
+    yield from map(sentence, without_logprobs(run.about))
     if run.outdated:
         yield (
             f"Scores of {', '.join(run.outdated)} were removed, since grades or samples behind them have changed; "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.findings.run_results import FoundRuns, RunResults
-    from refusal_index.findings.summary import Summary
 
 WeightedScoreP = Annotated[float, typer.Option(min=0)]
 DEFAULT_LEVEL = 0.95
@@ -236,41 +235,6 @@ def only_folder(command: str, files: Sequence[Path]) -> Path | None:
             f"{folders[0]} among them; name its outcomes.parquet instead"
         )
     return folders[0] if folders else None
-
-
-def summary_of(
-    files: Sequence[Path],
-    analysis: Analysis,
-    columns: Mapping[str, str],
-    encoding: str = "utf-8",
-) -> Summary:
-    """Summarise outcome tables or a run."""
-    from refusal_index.data.folder import RunFolder, read_outcomes_of
-    from refusal_index.data.outcome_table import read_tables
-    from refusal_index.data.run_json import is_deterministic
-    from refusal_index.findings.models_asked import run_caveats
-    from refusal_index.findings.sections import with_sections
-    from refusal_index.findings.summary import summarise
-
-    if files[0].is_dir():
-        if columns:
-            raise OptionError(f"--column: names columns of outcome tables, but {files[0]} is a folder; leave it out")
-        folder = RunFolder(files[0])
-        table = read_outcomes_of(files[0], analysis.sampling)
-        about = folder.read_about()
-        settings = folder.read_settings()
-    else:
-        table = read_tables(files, analysis.sampling, columns, encoding)
-        settings = {}
-        about = {}
-    summary = summarise(
-        table,
-        analysis.with_recorded([about]),
-        is_deterministic=is_deterministic(settings, about),
-        answered_only=bool(settings.get("answered_only")),
-        run_caveats=run_caveats(settings, about),
-    )
-    return with_sections(summary, table, files[0])
 
 
 def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxyType({})) -> str:

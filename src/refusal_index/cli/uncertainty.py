@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel, check_new_file, output, weights_of
-
-if TYPE_CHECKING:
-    from refusal_index.findings.planning import PlanOptions
-    from refusal_index.findings.run_results import RunResults
-    from refusal_index.render.format import Block
-    from refusal_index.stats import PlanningScenario
 
 
 def plan(
@@ -65,135 +58,30 @@ def plan(
     - `variants` NAME: Prompt of the pilot to plan from. [default: each of them]
     - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
-    from refusal_index.data.analysis import Analysis
-    from refusal_index.findings.planning import (
-        PlanOptions,
-        plan_apart,
-        plan_corrected,
-        plan_scenario,
-        scenarios_of,
-        slopes_shown,
-    )
-    from refusal_index.findings.run_differences import missing_statements
-    from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
-    from refusal_index.render.sentences import sentence
-    from refusal_index.stats import PlanningScenario
+    from refusal_index.render.planning import sample_size_blocks
+    from refusal_index.runs.planning import plan as plan_questions
 
-    budget = _budget(budget_requests, budget_cost, request_cost)
-    slopes = refusal_slope, error_slope
-    options = PlanOptions(
-        half_width, questions, difference, power, Analysis(confidence_level), budget, request_cost, *slopes
+    sizes = plan_questions(
+        pilot or (),
+        refusal_rate=refusal_rate,
+        error_rate=error_rate,
+        refusal_index=refusal_index,
+        half_width=half_width,
+        questions=questions,
+        difference=difference,
+        power=power,
+        budget_requests=budget_requests,
+        budget_cost=budget_cost,
+        request_cost=request_cost,
+        refusal_slope=refusal_slope,
+        error_slope=error_slope,
+        corrected=corrected,
+        variant=variants,
+        confidence_level=confidence_level,
     )
-    _check(options)
-    rates = (refusal_rate, error_rate, refusal_index)
-    if variants and not pilot:
-        raise OptionError("--variants: expected a run with prompts, got expected rates; leave it out")
-    if pilot and rates != (None, None, None):
-        raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
-    if corrected and (difference is not None or len(pilot or ()) > 1):
-        raise OptionError(
-            "--corrected: plans for one model, not for a difference between two; leave it out to plan for a "
-            "difference in RI"
-        )
-    if not corrected and slopes != (None, None):
-        raise OptionError(
-            "--refusal-slope, --error-slope: require --corrected, which is missing; add it, or leave them out"
-        )
-    runs = _pilots(pilot, options) if pilot else ()
-    console.show(map(sentence, missing_statements(runs)))
-    if len(runs) == 2:
-        console.show(apart_screen(plan_apart(runs, variants, options), options))
-        return
-    scenarios = scenarios_of(runs[0], variants) if runs else {"expected": PlanningScenario(*_expected(*rates))}
-    if not corrected:
-        plans = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
-    else:
-        if runs and runs[0].is_deterministic:
-            raise OptionError(
-                "--corrected: the run was sampled at temperature 0, where corrected RI equals RI; leave it out"
-            )
-        shown = slopes_shown(runs[0], variants) if runs else {}
-        plans = {
-            name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
-            for name, scenario in scenarios.items()
-        }
-    console.show((plan_blocks if full else plan_screen)(plans, options))
-    if len(scenarios) == 1 and not corrected:
-        console.show(_for_gate(runs, *next(iter(scenarios.items()))))
-    if not full:
+    console.show(sample_size_blocks(sizes, full=full))
+    if not full and len(sizes.runs) < 2:
         console.show(["", "Add --full for more sample sizes and other metrics."])
-
-
-def _for_gate(runs: Sequence[RunResults], name: str, scenario: PlanningScenario) -> list[Block]:
-    """Return the lines on how many questions a gate needs with this run, or these expected rates, as its baseline."""
-    from refusal_index.findings.summary import summarise
-    from refusal_index.render.gate import baseline_blocks, scenario_blocks
-
-    if not runs:
-        recommended = list(scenario_blocks(scenario))
-    else:
-        variants = runs[0].tables
-        rows = next(iter(variants.values())) if len(variants) == 1 else variants[name]
-        recommended = list(baseline_blocks(summarise(rows)))
-    return ["", *recommended] if recommended else []
-
-
-def _budget(requests: float | None, cost: float | None, request_cost: float | None) -> float | None:
-    """Return the budget in requests, if there is one."""
-    for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", request_cost)):
-        if value is not None and not 0 < value < float("inf"):
-            raise OptionError(f"{name}: expected a number above 0, got {value:g}")
-    if cost is None:
-        return requests
-    if requests is not None:
-        raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
-    if request_cost is None:
-        raise OptionError("plan: --budget-cost needs --request-cost; 'refusal-index run --dry-run' estimates the cost")
-    return cost / request_cost
-
-
-def _pilots(paths: list[Path], options: PlanOptions) -> tuple[RunResults, ...]:
-    from refusal_index.findings.run_results import read_runs
-
-    runs = read_runs(paths)
-    if len(runs) > 2:
-        raise OptionError(f"plan: expected one or two models, got {len(runs)}; name the runs of two at most")
-    if len(runs) == 2 and (options.half_width, options.difference, options.budget) != (None, None, None):
-        raise OptionError(
-            "plan: two runs are planned for by the difference between them; leave out --half-width, --difference and "
-            "budgets, or name one run only"
-        )
-    return runs
-
-
-def _expected(*rates: float | None) -> tuple[float, float, float]:
-    refusal_rate, error_rate, refusal_index = rates
-    if refusal_rate is None or error_rate is None or refusal_index is None:
-        raise OptionError(
-            "plan: expected a run to plan from, or --refusal-rate, --error-rate and --refusal-index together; "
-            "for instance --refusal-rate .5 --error-rate .7 --refusal-index .4"
-        )
-    return refusal_rate, error_rate, refusal_index
-
-
-def _check(options: PlanOptions) -> None:
-    """Check the options before anything is read."""
-    for name, value in (("--half-width", options.half_width), ("--difference", options.difference)):
-        if value is not None and not 0 < value < 2:
-            raise OptionError(f"{name}: expected a number above 0 and below 2, got {value}")
-    for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
-        if slope is not None and not 0 < slope < float("inf"):
-            raise OptionError(
-                f"{name}: expected a number above 0, got {slope:g}; to plan for a model without randomness, leave out "
-                "--corrected"
-            )
-    if options.half_width is not None and options.questions is not None:
-        raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")
-    error = 1 - options.analysis.confidence_level
-    if options.power <= error:
-        raise OptionError(
-            f"--power: expected more than {error:g}, the chance of a false difference, got {options.power:g}"
-        )
 
 
 DEFAULT_SIZE = 100
@@ -273,30 +161,21 @@ def sensitivity(
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
     """
-    from refusal_index.data.analysis import Analysis
-    from refusal_index.data.folder import read_outcomes_of, recorded_in
-    from refusal_index.findings.labels import read_labels
-    from refusal_index.findings.run_results import runs_of_table
-    from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
     from refusal_index.render.planning import decisions_blocks
+    from refusal_index.runs.sensitivity import sensitivity as decide_otherwise
 
-    outcomes = read_outcomes_of(run)
-    compared = runs_of_table(run, outcomes, *recorded_in(run))
     rates = grader_error or "0.03,0.03"
     try:
         right, wrong = (float(part) for part in rates.split(","))
     except ValueError:
         raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {rates!r}") from None
-    if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
-        raise OptionError(
-            f"--grader-error: expected two rates of at least 0 with a sum below 1, got {rates!r}; are they percentages?"
-        )
-    analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights))
-    options = DecisionOptions(
-        labels=read_labels(labels, outcomes) if labels else None,
-        errors=(right, wrong),
+    decided = decide_otherwise(
+        run,
+        labels,
+        grader_error=(right, wrong),
         choices=choices,
-        analysis=analysis.with_recorded(one.about for one in compared),
-        is_deterministic=all(one.is_deterministic for one in compared),
+        weighted_score_p=weighted_score_p,
+        truthfulness_weights=weights_of(truthfulness_weights),
+        confidence_level=confidence_level,
     )
-    console.show(decisions_blocks(decide_otherwise(outcomes, options), options))
+    console.show(decisions_blocks(decided))

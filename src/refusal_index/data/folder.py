@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from refusal_index.data.run_json import (
     check_types,
     refuse_other_settings,
 )
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.data.tables import cannot_be_read
 from refusal_index.errors import OutcomeTableError, RunFolderError, shortened
 
@@ -50,6 +51,9 @@ MAX_SETTINGS = 64 << 20
 
 RUN_ID = "run_id"
 """Key in `about` of a run's unique id; runs with the same settings have different ids."""
+
+CREATED = "created"
+"""Key in `about` of the time when a run's folder was made, in ISO format."""
 
 
 class _Entry:
@@ -110,8 +114,9 @@ class RunFolder:
         else:
             self._refuse_foreign()
             make_folder(self.path)
-            own_id = {RUN_ID: secrets.token_hex(8)}  # replaces the id of another run whose `about` was passed
-            self._write_run_json({"settings": own_settings, "about": {**as_json(about or {}), **own_id}})
+            # they replace those of another run whose `about` was passed
+            own = {RUN_ID: secrets.token_hex(8), CREATED: datetime.now(UTC).isoformat(timespec="seconds")}
+            self._write_run_json({"settings": own_settings, "about": {**as_json(about or {}), **own}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
@@ -222,14 +227,9 @@ class RunFolder:
         """Describe what was found instead of a run's folder."""
         if self.path.is_file():
             return "got a file; name the folder that 'refusal-index run' made"
-        members = set_members(self.path)
-        if members:
-            named = [f"{member.folder} ({member.model} on {member.dataset})" for member in members[:5]]
-            more = f"; and {len(members) - 5} more" if len(members) > 5 else ""
-            return f"found a set of {len(members)} runs; name one of them: {'; '.join(named)}{more}"
-        runs = len(list(self.path.glob("*/run.json")))
+        runs = runs_below(self.path)
         if runs:
-            return f"found a folder of {runs} runs; name one or all of them, as in {self.path}/*/"
+            return f"found a folder of {len(runs)} runs; name one, such as {runs[0]} ('refusal-index runs' lists them)"
         return "found no run.json in it"
 
     def _refuse_foreign(self) -> None:

@@ -33,6 +33,9 @@ FORCED_NOT_ASKED = "forced_not_asked"
 NOT_GRADED = "first_not_graded"
 """`unscored_reason` of a question whose answer in the first pass has no grade."""
 
+FLAGGED_ANSWER = "flagged_answer"
+"""`reading` of a reply that a model function marked as an answer."""
+
 UNCLEAR = "unclear"
 """`reading` of a reply that declines and also gives an answer, or that names no single choice."""
 

@@ -68,6 +68,9 @@ ASKED_AT = "asked_at"
 NAMED_BY_SERVER = "named_by_server"
 """Key in the settings, and in those of the grader, that is true if a name is that of a server with a base URL."""
 
+LOGPROBS = "logprobs"
+"""Key in `about` of the number of replies for which log probabilities were requested, and of those without them."""
+
 GRADER_PROMPT = "grader_prompt"
 """Key in `about` of the wording for grading models: its templates by name."""
 
@@ -427,6 +430,7 @@ SETTINGS: Mapping[str, Check] = {
 }
 ABOUT: Mapping[str, Check] = {
     "run_id": A_TEXT,
+    "created": A_TEXT,
     "weighted_score_p": ("a number from 0", _is_amount),
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _builds(Stop)),
@@ -439,6 +443,9 @@ ABOUT: Mapping[str, Check] = {
     "grader_prompt": ("texts by name", _is_texts),
     "examples_asked": ("pairs of a whole number and text", _is_numbered_texts),
     "answered_by": ("numbers of replies by role and model", _is_counts),
+    "logprobs": OBJECT,
+    "logprobs.replies": WHOLE,
+    "logprobs.missing": WHOLE,
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
 """Settings without which the results of a run cannot be computed."""

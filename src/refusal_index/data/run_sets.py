@@ -1,7 +1,8 @@
-"""Sets of runs: a folder with a summary that names its runs."""
+"""Sets of runs, folders with a summary that names their runs; and the runs in any folder."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ SET_VERSION = 2
 
 SUMMARY = "summary.json"
 MAX_NAME_LENGTH = 255  # bytes, of most file systems
+RUN_JSON = "run.json"
+LEVELS = 2  # how far below a folder its runs are looked for; those of a set in it are two levels down
 LAST_STEP = 10**12  # a training step; a larger number is a date or a hash
 
 
@@ -84,3 +87,25 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
                 is_name = name == Path(name).name not in ("", "..") and "\0" not in name
                 if is_name and len(name.encode()) <= MAX_NAME_LENGTH:
                     yield SetMember(path / name, model, dataset, step if is_valid else None)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder has a file like that of a run's settings, readable or not."""
+    return os.path.lexists(folder / RUN_JSON)
+
+
+def folders_below(folder: Path, levels: int = LEVELS) -> list[Path]:
+    """Return the folder of each run in a folder and in those in it, and each folder in it that holds no run."""
+    if is_run(folder) or levels == 0:
+        return [folder]
+    inside = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
+    return [path for child in inside for path in folders_below(child, levels - 1)] or [folder]
+
+
+def runs_below(path: Path) -> list[Path]:
+    """Return the folders of the runs of a set, or in any folder; empty for the folder of a run, and for a file.
+
+    Raises RunFolderError for a set of another version.
+    """
+    members = [member.folder for member in set_members(path)]
+    return members or [folder for folder in folders_below(path) if folder != path and is_run(folder)]

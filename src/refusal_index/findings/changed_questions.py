@@ -1,4 +1,4 @@
-"""Questions on which a candidate differs from its baseline by more than sampling noise."""
+"""Questions on which a candidate differs most from its baseline, and whether by more than sampling noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 10
 """Number of questions that are shown."""
 
 FALSE_DISCOVERIES = 0.05
-"""False discovery rate of the listed questions."""
+"""False discovery rate of the questions that are said to have changed by more than sampling noise."""
 
 WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
 """Worth of each of the four outcomes, used to measure a change."""
@@ -34,36 +34,43 @@ class ChangedQuestion:
     draws_candidate: str
     # from -2, always right before and always wrong now, to 2; 0 where refusals alone changed in kind
     change: float
+    may_be_noise: bool  # whether further samples of one model may differ as much
 
 
 def most_changed(
     candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, limit: int = SHOWN
 ) -> tuple[ChangedQuestion, ...]:
-    """Find questions that changed significantly, largest changes first, losses before gains.
+    """Find the questions that changed most: significant changes first, largest changes first, losses before gains.
 
     The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
     differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
-    share of questions listed by chance at `FALSE_DISCOVERIES`.
+    share of false ones among the significant changes at `FALSE_DISCOVERIES`.
 
     - `candidate`, `baseline`: rows of one variant each, all draws.
     - `shared`: ids of the questions to compare.
     - `exact`: whether both models are deterministic, so that every change is beyond sampling noise.
     """
     both = _matched(candidate, baseline, shared)
-    if not exact:
-        from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second to import
-
-        pvalues = [
-            permutation_pvalue(tuple(now), tuple(before))
-            for now, before in both.select("worths", "worths_before").iter_rows()
-        ]
-        adjusted = false_discovery_control(pvalues) if pvalues else []
-        both = both.filter(pl.Series(list(adjusted), dtype=pl.Float64) <= FALSE_DISCOVERIES)
-    changed = both.filter(pl.col("change") != 0).sort(
-        pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
+    adjusted = [] if exact else _adjusted(both)
+    noise = pl.Series(adjusted, dtype=pl.Float64) > FALSE_DISCOVERIES if adjusted else pl.lit(value=False)
+    changed = (
+        both.with_columns(may_be_noise=noise)
+        .filter(pl.col("change") != 0)
+        .sort("may_be_noise", -pl.col("change").abs(), "change", "question_id")
     )
-    columns = ("question_id", "question", "cell_before", "cell", "draws_before", "draws", "change")
+    columns = ("question_id", "question", "cell_before", "cell", "draws_before", "draws", "change", "may_be_noise")
     return tuple(ChangedQuestion(*row) for row in changed.select(columns).head(limit).iter_rows())
+
+
+def _adjusted(both: pl.DataFrame) -> list[float]:
+    """Return the p-value of each question's change, adjusted for the number of questions."""
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second to import
+
+    pvalues = [
+        permutation_pvalue(tuple(now), tuple(before))
+        for now, before in both.select("worths", "worths_before").iter_rows()
+    ]
+    return list(false_discovery_control(pvalues)) if pvalues else []
 
 
 def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:

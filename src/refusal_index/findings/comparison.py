@@ -17,7 +17,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.rates import NEED_FORCED_ANSWERS, describe
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
-from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
+from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement, rendering
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
 from refusal_index.findings.run_results import RunResults
@@ -291,6 +291,15 @@ class PairComparison(MatchedRuns):
             *settings_statements(self.runs),
             *self.payoff_statements(),
         )
+
+    def __repr__(self) -> str:
+        names = " vs ".join(self.labels)
+        differences = [difference for metric, _, difference, _ in self.rows() if metric == INDEX]
+        if not differences:
+            return f"<PairComparison: {names}>"
+        interval = differences[0].confidence_interval(self.analysis.confidence_level)
+        shown = stats.Estimate.of(differences[0], interval)
+        return f"<PairComparison: {names}, difference in RI {rendering().estimate_text(shown)}>"
 
     def rows(self) -> list[tuple[str, str, Difference, float | None]]:
         """Return every difference with metric, variant and Holm's p-value, RI first, then corrected RI.

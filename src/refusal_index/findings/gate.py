@@ -23,22 +23,20 @@ from refusal_index.data.folder import RUN_ID
 from refusal_index.data.outcome_table import OWN_COLUMNS
 from refusal_index.data.rates import FORCED_REFUSAL_LIMIT, describe, design_of, first_draws, never_forced
 from refusal_index.data.run_json import Stop
-from refusal_index.errors import OutcomeTableError, suggestion
+from refusal_index.errors import OutcomeTableError, escape, suggestion
 from refusal_index.findings.changed_questions import ChangedQuestion, change_limit, most_changed
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.conclusions import stopped
-from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, look_of
-from refusal_index.findings.guards import NamedGuard
+from refusal_index.findings.gate_reasons import GuardResult, decisive_reasons, next_step
 from refusal_index.findings.imputation import knows_refused_again, with_absent
 from refusal_index.findings.judged_runs import JudgedRuns, RefusedAgain, TippingPoint, is_index
 from refusal_index.findings.matching import Match
-from refusal_index.findings.metrics import CORRECTED, METRICS, Printable, Statement, rendering
-from refusal_index.findings.run_differences import differing_settings, settings_statements
+from refusal_index.findings.metrics import METRICS, Printable, Statement, rendering
+from refusal_index.findings.run_differences import differing_settings, model_statements
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import AtLook
 from refusal_index.stats.non_inferiority import (
-    GuardTest,
     Verdict,
     times_to_decide,
     times_to_settle,
@@ -47,73 +45,13 @@ from refusal_index.stats.non_inferiority import (
 
 RUNS = ("candidate", "baseline")
 
-GATE_VERSION = 3
+GATE_VERSION = 4
 """Version of the JSON document.
 
 In version 1 `refusal_index` was the corrected index of runs sampled repeatedly. In version 2 a guard on RI counted what
-was refused again as wrong, missing answers were left out, and `questions_if_equal` was what an equal model needs.
+was refused again as wrong, missing answers were left out, and `questions_if_equal` was what an equal model needs. In
+version 3 `changed` held no change that may be noise.
 """
-
-
-ROUNDING = 1e-12
-"""An estimate this close to its limit lies on it: differences of shares such as 24/60 - 18/60 are inexact."""
-
-
-@dataclass(frozen=True)
-class GuardResult(NamedGuard):
-    """A guarded metric and its test."""
-
-    test: GuardTest
-    refused_again: tuple[str, ...] = ()  # the runs that refused again too often for this guard
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether answers that are missing or were refused again keep the guard from a verdict."""
-        return self.test.is_blocked or bool(self.refused_again)
-
-    @property
-    def limit(self) -> Statement:
-        """What the guard allows."""
-        return Statement("guard_limit", "scope", {"limit": self.guard.limit, "higher": self.guard.higher_is_better})
-
-    @property
-    def statement(self) -> Statement:
-        """Why it does not pass."""
-        name = self.guard.name
-        estimate = self.guard.estimate
-        verdict = self.test.verdict
-        if self.refused_again:
-            again = {"metrics": [name], "runs": list(self.refused_again)}
-            return Statement("guard_refused_again", "conclusion", again)
-        if estimate is None or (verdict == "inconclusive" and self.test.worst is None):
-            is_single = name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
-            undefined = "guard_undefined" if verdict == "fail" else "guard_unjudged"
-            code = "guard_not_sampled_twice" if is_single else undefined
-            values = {"metrics": [name], "reason": self.reason, "margin": self.against_baseline}
-            return Statement(code, "conclusion", values)
-        if verdict == "fail":
-            code = "guard_beyond"
-        elif self.test.is_blocked:
-            code = "guard_imputed"
-        else:
-            code = "guard_looks_beyond" if self.guard.distance(estimate) < -ROUNDING else "guard_may_be_beyond"
-        return Statement(code, "conclusion", {"metrics": [name]})
-
-    def to_document(self) -> dict[str, Any]:
-        """Return a JSON-serialisable dictionary with unrounded numbers."""
-        guard = self.guard
-        test = self.test
-        guard_fields = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
-        test_fields = ("worst", "best", "worst_imputed", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
-        return {
-            "metric": guard.name,
-            "kind": "margin" if self.against_baseline else "bound",
-            "candidate": self.candidate,
-            "baseline": self.baseline,
-            **guard_fields,
-            **{name: getattr(test, name) for name in test_fields},
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +74,8 @@ class GateResult(Printable):
         Share of what was asked that has no grade, by run: ``"candidate"`` and ``"baseline"``; of the questions, of
         those that are to be compared, or of their further draws, whichever is most.
     changed, no_changes
-        The questions that changed by more than sampling noise, the largest changes first, and why none can be shown.
+        The questions that changed most, those that changed by more than sampling noise first, and why no question can
+        be shown to have done so.
     look
         At which look a candidate was judged that is judged while it is asked, or stopped early; else None, and between
         two looks.
@@ -177,11 +116,6 @@ class GateResult(Printable):
     def alpha(self) -> float:
         """The error probability over all looks together."""
         return self.policy.alpha
-
-    @property
-    def incomplete(self) -> tuple[str, ...]:
-        """The runs with more missing grades than the policy allows."""
-        return _incomplete(self.missing, self.policy)
 
     @property
     def unasked(self) -> str | None:
@@ -229,22 +163,31 @@ class GateResult(Printable):
         return (self._conclusion(), self._scope(), *self._notes())
 
     def _conclusion(self) -> Statement:
-        if self.obstacle is not None:
-            return self.obstacle
-        if self.verdict != "pass":
-            return Statement("guards", "conclusion", {"guards": self._decisive()})
-        return Statement("all_within", "conclusion", {"level": 1 - self.alpha})
+        """State what to do, and why."""
+        conditions = {"is_one_run": self.is_one_run, "settings": self.settings_that_differ if self.guards else []}
+        values = {
+            "candidate": self.candidate.label,
+            "baseline": None if self.baseline is None else self.baseline.label,
+            "conditions": Statement("conditions", "serious", conditions),
+        }
+        if self.verdict == "pass":
+            has_bounds = any(not guard.against_baseline for guard in self.guards)
+            return Statement("gate_passes", "conclusion", {**values, "level": 1 - self.alpha, "bounds": has_bounds})
+        reasons = decisive_reasons(self.guards, self.verdict) if self.obstacle is None else [self.obstacle]
+        if self.verdict == "fail":
+            return Statement("gate_fails", "conclusion", {**values, "reasons": reasons})
+        enough = self.recommended_questions
+        step = next_step(
+            [reason.code for reason in reasons],
+            more_would_help=self.more_questions is not None or (enough is not None and enough > self.questions),
+            is_missing=any(self.missing.values()),
+        )
+        return Statement("gate_undecided", "conclusion", {**values, "reasons": reasons, "step": step})
 
-    def _decisive(self) -> list[Statement]:
-        """State why the deciding guards do not pass, grouped by reason."""
-        alike: dict[tuple[str, str | None], list[Statement]] = {}
-        for guard in self.guards:
-            if guard.test.verdict == self.verdict:
-                statement = guard.statement
-                alike.setdefault((statement.code, statement.values.get("reason")), []).append(statement)
-        names = [list(dict.fromkeys(statement.values["metrics"][0] for statement in same)) for same in alike.values()]
-        pairs = zip(alike.values(), names, strict=True)
-        return [replace(same[0], values={**same[0].values, "metrics": metrics}) for same, metrics in pairs]
+    @property
+    def settings_that_differ(self) -> list[str]:
+        """The settings, other than the model, in which the runs differ."""
+        return list(differing_settings([self.candidate] if self.baseline is None else [self.candidate, self.baseline]))
 
     def _scope(self) -> Statement:
         """State what was compared."""
@@ -258,8 +201,6 @@ class GateResult(Printable):
         return Statement("judged", "scope", {**values, "baseline": self.baseline.label, "left_out": left_out})
 
     def _notes(self) -> Iterator[Statement]:
-        if self.is_one_run:
-            yield Statement("one_run", "serious")
         if self.look is not None:
             sizes = self.look.design.sizes
             n_asked = self.look.n
@@ -282,8 +223,8 @@ class GateResult(Printable):
         if self.guards:
             yield from self._refused_again_statements()
         if self.baseline is not None and self.guards:
-            yield from settings_statements((self.candidate, self.baseline))
-        if self.no_changes is not None and self.guards and not self.changed:
+            yield from model_statements((self.candidate, self.baseline))
+        if self.no_changes is not None and self.guards:
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
 
     def _refused_again_statements(self) -> Iterator[Statement]:
@@ -297,8 +238,6 @@ class GateResult(Printable):
             yield Statement("gate_refused_again", "serious" if are_many else "scope", values)
         if not self.knows_refused_again:
             yield Statement("gate_refused_again_unknown", "serious")
-        if self.policy.is_earlier:
-            yield Statement("earlier_policy", "scope", {"max_refused_again": self.policy.max_refused_again})
 
     @property
     def _is_unexamined(self) -> bool:
@@ -306,8 +245,8 @@ class GateResult(Printable):
 
     @property
     def why(self) -> str:
-        """The reason in words, as on the first line of the output."""
-        return rendering().sentence(self.statements[0])
+        """What to do, and the reason, as on the first line of the output."""
+        return escape(rendering().sentence(self.statements[0]))
 
     @property
     def is_one_run(self) -> bool:
@@ -320,10 +259,10 @@ class GateResult(Printable):
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary; `refusal_index.render.gate.gate_document` adds the sentences."""
-        runs = (self.candidate,) if self.baseline is None else (self.candidate, self.baseline)
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
+            "conclusion": plain(self.statements[0]),
             "candidate": self.candidate.label,
             "baseline": None if self.baseline is None else self.baseline.label,
             "variant": self.variant,
@@ -341,7 +280,7 @@ class GateResult(Printable):
             "sampling": self.sampling,
             "changed": [asdict(question) for question in self.changed],
             "no_changes": self.no_changes,
-            "settings_that_differ": list(differing_settings(runs)),
+            "settings_that_differ": self.settings_that_differ,
             "policy": self.policy.to_document(),
         }
 
@@ -393,7 +332,7 @@ def decide(
         key: max(missing_share(table, requested[key]), expected.missing_share(key, table))
         for key, table in rows.items()
     }
-    obstacle = _obstacle(within_look, missing, policy, runs, is_unpaired=matched is not None and not is_paired)
+    obstacle = _obstacle(within_look, missing, policy, is_unpaired=matched is not None and not is_paired)
     completed = {key: _with_absent(key, rows, expected.ids, requested[key]) for key in rows}
     if baseline is not None:  # of its other questions, nothing is compared
         asked = completed["candidate"].select("question_id").unique()
@@ -452,27 +391,15 @@ def _with_absent(
 
 
 def _obstacle(
-    within_look: bool,
-    missing: Mapping[str, float],
-    policy: Policy,
-    runs: Mapping[str, RunResults],
-    *,
-    is_unpaired: bool,
+    within_look: bool, missing: Mapping[str, float], policy: Policy, *, is_unpaired: bool
 ) -> Statement | None:
     """State why no verdict is possible; None if the guards decide."""
     if within_look:
         return Statement("between_looks", "conclusion")
-    if incomplete := _incomplete(missing, policy):
-        shares = [(name, missing[name]) for name in incomplete]
-        is_run = any(runs[name].settings for name in incomplete)
-        values = {"missing": shares, "limit": policy.max_missing, "is_run": is_run}
-        return Statement("too_many_missing", "conclusion", values)
+    shares = [(name, share) for name, share in missing.items() if share > policy.max_missing]
+    if shares:
+        return Statement("too_many_missing", "conclusion", {"missing": shares, "limit": policy.max_missing})
     return Statement("too_few_shared", "conclusion") if is_unpaired else None
-
-
-def _incomplete(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
-    """Return the runs with more missing grades than the policy allows."""
-    return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
 def gate_analysis(runs: Iterable[RunResults], policy: Policy) -> Analysis:

@@ -26,6 +26,14 @@ These four are always guarded: an index alone can be kept by a model that knows 
 refuses the wrong questions. With the policy's `metric` the corrected index takes the place of RI.
 """
 
+COARSE: Mapping[str, float] = MappingProxyType(
+    {"refusal_index": 0.25, "correct_rate": 0.1, "correct_given_attempted": 0.1, "refusal_rate": 0.15}
+)
+"""Margins of the preset for 300 to 500 questions, with which the default ones seldom give a verdict."""
+
+PRESETS: Mapping[str, Mapping[str, float]] = MappingProxyType({"coarse": COARSE})
+"""Margins of the policies that have a name."""
+
 INDICES = ("refusal_index", "corrected_refusal_index")
 """The indices that a policy's `metric` can select."""
 
@@ -58,9 +66,6 @@ class Policy:
         Largest share of a run's refusals that the forced pass may refuse again for RI to be judged.
     variant
         The prompt variant to judge by; None where both have only one in common.
-    is_earlier
-        Whether the file or mapping sets `max_missing` and not `max_refused_again`, as those did that were written when
-        a gate counted what was refused again as wrong, and left missing answers out. The verdict says so.
 
     Examples
     --------
@@ -76,7 +81,6 @@ class Policy:
     max_refused_again: float = 0.1
     variant: str | None = None
     metric: str = INDICES[0]
-    is_earlier: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in TABLES:
@@ -103,32 +107,26 @@ class Policy:
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: str) -> Self:
         """Parse a policy from a dictionary as in ``gate.toml``; errors name its source."""
-        names = [field_.name for field_ in fields(cls) if field_.init]
+        names = [field_.name for field_ in fields(cls)]
         for key in document:
             if key not in names:
                 raise PolicyError(
                     f"{source}: expected keys from {listed(names)}, got {key!r}{suggestion(str(key), names)}"
                 )
         try:
-            policy = cls(**document)
+            return cls(**document)
         except PolicyError as error:
             raise PolicyError(f"{source}, {error}") from error
-        object.__setattr__(policy, "is_earlier", "max_missing" in document and "max_refused_again" not in document)
-        return policy
 
     def changed(self, **values: Any) -> Self:
         """Return a copy with other values; tables are merged, and None changes nothing."""
         changes = {name: value for name, value in values.items() if value is not None}
         merged = {name: {**getattr(self, name), **changes[name]} for name in TABLES if name in changes}
-        changed = replace(self, **{**changes, **merged})
-        object.__setattr__(changed, "is_earlier", self.is_earlier)
-        return changed
+        return replace(self, **{**changes, **merged})
 
     def to_document(self) -> dict[str, Any]:
         """Return it as a JSON-serialisable dictionary."""
-        document = dict(plain(self))
-        del document["is_earlier"]
-        return document
+        return dict(plain(self))
 
 
 TABLES = ("margins", "at_least", "at_most")
@@ -140,7 +138,9 @@ def read_policy(path: Path) -> Policy:
     try:
         document = parse_toml(read_plain(path, MAX_BYTES))
     except OSError as error:
-        raise PolicyError(f"policy: {path} cannot be read ({error.strerror}); check the path") from error
+        raise PolicyError(
+            f"policy: {path} cannot be read ({error.strerror}); check the path, or name a preset: {listed(PRESETS)}"
+        ) from error
     except ValueError as error:
         raise PolicyError(f"{path}: not valid TOML: {error}") from error
     return Policy.from_document(document, str(path))

@@ -111,6 +111,9 @@ class Rendering(Protocol):
     def sentence(self, statement: Statement) -> str:
         """Return a statement in words."""
 
+    def estimate_text(self, result: Any) -> str:
+        """Return an estimate with its interval."""
+
     def text_of(self, result: Printable) -> str:
         """Return a result as plain text."""
 

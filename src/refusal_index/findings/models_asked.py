@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.run_json import ANSWERED_BY, EXAMPLES_ASKED, SENT, addresses_in
+from refusal_index.data.run_json import ANSWERED_BY, EXAMPLES_ASKED, LOGPROBS, SENT, addresses_in
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.worked_examples import example_statements
 
@@ -27,6 +27,7 @@ def run_caveats(settings: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
         *_changes(settings, about),
         *several_addresses(addresses_in(about)),
         *_not_sent(settings, about),
+        *without_logprobs(about),
         *_examples(settings, about),
     )
 
@@ -104,6 +105,13 @@ def _not_sent(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator
     left_out = [name for name in wanted if name in sent and _lacks(sent[name])]
     if left_out:
         yield Statement("not_sent", "note", {"model": settings.get("model"), "settings": left_out})
+
+
+def without_logprobs(about: Mapping[str, Any]) -> Iterator[Statement]:
+    """State how many replies came without the log probabilities that were requested."""
+    counts = about.get(LOGPROBS) or {}
+    if counts.get("missing"):
+        yield Statement("without_logprobs", "note", counts)
 
 
 def _lacks(value: Any) -> bool:

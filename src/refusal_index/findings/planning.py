@@ -12,7 +12,7 @@ from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import chosen_variant, matched_variants
-from refusal_index.findings.metrics import Statement
+from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats.contingency import row_tables
 
@@ -95,6 +95,24 @@ class RunPlan:
             yield Statement("no_lower_index", values={"difference": options.difference})
         elif self.apart is not None and self.apart.n is None:
             yield Statement("no_plan", "serious", {"status": None, "reason": self.apart.reason})
+
+
+@dataclass(frozen=True, repr=False)
+class SampleSizes(Printable):
+    """How many questions are needed for one model, or to tell two apart."""
+
+    options: PlanOptions  # what was planned for
+    runs: tuple[RunResults, ...]  # the pilots; two of them if they are to be told apart
+    plans: Mapping[str, RunPlan] = field(default_factory=dict)  # by prompt, of one model; "expected" for expected rates
+    pairs: Mapping[str, PairPlan] = field(default_factory=dict)  # by prompt, of two models
+
+    @property
+    def questions(self) -> int | None:
+        """The number of questions needed under every prompt; None without a plan."""
+        answer = (
+            pair_answer(self.pairs, self.options) if self.pairs else next(plan_answers(self.plans, self.options), None)
+        )
+        return None if answer is None else answer.values.get("questions")
 
 
 def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats.PlanningScenario]:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from refusal_index.data.outcome import FLAGGED_ANSWER
 from refusal_index.data.reasoning import without_reasoning
 from refusal_index.findings.metrics import Statement
 
@@ -38,6 +39,9 @@ MIN_WORDS = 4
 
 MAX_QUOTED_LENGTH = 200
 """Longest quotation, in characters."""
+
+FLAG = "flag"
+"""The reading of a refusal by the mark of a provider or a model function."""
 
 ANSWER_TAG = re.compile(r"</?answer>", re.IGNORECASE)
 SENTENCE = re.compile(r"(.+?[.!?\u3002])(?:\s|$)")
@@ -81,6 +85,7 @@ def reply_caveats(rows: pl.DataFrame, checks: ReplyChecks | None) -> Iterator[St
         return
     if checks.filtered:
         yield Statement("keys_removed", "serious", {"replies": checks.filtered})
+    yield from _flagged_replies(rows)
     with_gold = checks.wrong_with_gold or 0
     if with_gold >= MIN_COUNT and with_gold > GOLD_LIMIT * (checks.wrong or 0):
         counts = {"untagged": checks.untagged, "answers": checks.answers}
@@ -92,9 +97,16 @@ def reply_caveats(rows: pl.DataFrame, checks: ReplyChecks | None) -> Iterator[St
         yield from _missed_refusals(rows)
 
 
+def _flagged_replies(rows: pl.DataFrame) -> Iterator[Statement]:
+    """Yield a note on the replies that a provider or a model function marked as refusals or as answers."""
+    counts = {"refusals": (rows["reading"] == FLAG).sum(), "answers": (rows["reading"] == FLAGGED_ANSWER).sum()}
+    if any(counts.values()):
+        yield Statement("flagged_replies", "note", counts)
+
+
 def _missed_refusals(rows: pl.DataFrame) -> Iterator[Statement]:
     """Yield caveats that refusals may be missed: none were found, or wrong answers share a sentence."""
-    answered = rows.filter(pl.col("refused").not_())
+    answered = rows.filter(pl.col("refused").not_() & pl.col("reading").ne_missing(FLAGGED_ANSWER))
     if answered.height and not rows["refused"].any():
         yield Statement("no_refusals_found", "note", {"answered": answered.height})
     wrong = answered.filter("wrong")

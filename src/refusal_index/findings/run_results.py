@@ -19,8 +19,16 @@ from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import OPTIONAL, all_scores
 from refusal_index.data.rates import variant_groups
 from refusal_index.data.run_json import Stop, is_deterministic
-from refusal_index.data.run_sets import member_of_set, set_members
-from refusal_index.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, shortened, suggestion
+from refusal_index.data.run_sets import member_of_set, runs_below
+from refusal_index.errors import (
+    NotWrittenError,
+    OutcomeTableError,
+    RefusalIndexError,
+    RunFolderError,
+    checked_path,
+    shortened,
+    suggestion,
+)
 from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, grade_changes
@@ -335,7 +343,10 @@ class RunResults(Printable):
         return target
 
     def __repr__(self) -> str:
-        return f"RunResults({str(self.source)!r})"
+        try:
+            return f"RunResults({str(self.source)!r}, RI {rendering().estimate_text(self.summary.index)})"
+        except RefusalIndexError:  # its folder is gone, or is damaged
+            return f"RunResults({str(self.source)!r})"
 
     def _goal_in_words(self, code: str) -> str | None:
         if self.goal is None or self.goal.code != code:
@@ -388,8 +399,8 @@ def read_runs(paths: Sequence[Path], analysis: Analysis = DEFAULT_ANALYSIS) -> t
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
 
-    - `paths`: folders of runs, folders of sets (meaning all of their runs), and outcome tables; duplicates are read
-      once.
+    - `paths`: folders of runs, folders of sets and other folders (meaning all runs in them), and outcome tables;
+      duplicates are read once.
     - `analysis`: how to compute their results.
     """
     runs, errors = _read_all(paths, analysis)
@@ -551,7 +562,7 @@ def _read_all(
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
     by_target: dict[Path, Path] = {}
     for path in paths:
-        for folder in [member.folder for member in set_members(path)] or [path]:
+        for folder in runs_below(path) or [path]:
             by_target.setdefault(folder.resolve(), folder)
     runs: list[RunResults] = []
     errors: list[OutcomeTableError | RunFolderError] = []

@@ -23,7 +23,7 @@ from refusal_index.data.rates import (
 )
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
-from refusal_index.findings.metrics import INDEX, Statement
+from refusal_index.findings.metrics import INDEX, Printable, Statement
 from refusal_index.findings.unclear import unclear_bounds, unclear_replies
 from refusal_index.stats.estimate import Status
 
@@ -196,6 +196,14 @@ class Decisions:
         for reason in (corrected.reason or "" for corrected in self.corrections.values()):
             if reason.startswith(NO_LABELS):
                 yield Statement("not_corrected", "serious", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
+
+
+@dataclass(frozen=True, repr=False)
+class SensitivityAnalysis(Printable):
+    """The variants of an outcome table under other scoring decisions."""
+
+    variants: tuple[Decisions, ...]
+    options: DecisionOptions  # which decisions
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:

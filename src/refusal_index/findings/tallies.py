@@ -5,15 +5,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.first_pass import NOT_KNOWN, FirstPass
+from refusal_index.data.first_pass import NOT_KNOWN, FirstPass, FirstPasses
 from refusal_index.data.outcome import NOT_GRADED, Grade
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.imported import empty_replies
-from refusal_index.findings.metrics import Statement
+from refusal_index.findings.metrics import Printable, Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import ContingencyTable, Estimate, metrics
+
+
+@dataclass(frozen=True, repr=False)
+class ScoredFiles(Printable):
+    """The results of files: outcome tables, or graded answers of other tools."""
+
+    run: RunResults | None  # the results of what has both passes; None without any
+    outcomes: pl.DataFrame  # everything that was read, as an outcome table
+    first_passes: tuple[Tally, ...] = ()  # the counts and rates of each first pass without forced answers
+    read: tuple[tuple[str, FirstPasses], ...] = ()  # what was read from each file of another tool
+
+    def __repr__(self) -> str:
+        results = "no forced pass" if self.run is None else repr(self.run)
+        return f"<ScoredFiles: {self.outcomes.height} answers, {results}>"
+
+    def write(self, path: str | Path) -> None:
+        """Write the outcome table to a file, which ends in .parquet, .csv or .jsonl; raises OSError if it cannot."""
+        write_outcomes(self.outcomes, Path(path))
+
 
 FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the first pass alone decides."""

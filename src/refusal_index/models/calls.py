@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_index.data.outcome import Grade
 from refusal_index.errors import RefusalIndexError, shortened, text_of
@@ -128,40 +128,67 @@ def _start_thread(call: Callable[[], Any]) -> asyncio.Future[Outcome]:
     return outcome
 
 
-REPLY_KEYS = {"text", "confidence"}
-"""Keys of a mapping that a model function may return in place of text."""
+class ReturnedReply(NamedTuple):
+    """What a user's model function returned."""
+
+    text: str
+    """The reply."""
+    confidence: float | None = None
+    """How likely it is right, from 0 to 1; None if the function does not say."""
+    refused: bool | None = None
+    """Whether it refuses to answer; None if the function does not say."""
 
 
-def as_reply(returned: object) -> tuple[str, float | None]:
-    """Return the text and the confidence that a user's model function returned.
+def as_reply(returned: object) -> ReturnedReply:
+    """Return the reply that a user's model function returned, with what the function says about it.
+
+    A refusal may have no text.
 
     Raises
     ------
     ValueError
-        If it is neither text nor a mapping of a text and a confidence in [0, 1]; the message says what it is.
+        If it is neither text, nor a pair of a text and a confidence in [0, 1], nor a mapping of these and of whether
+        the reply refuses; the message says what it is.
 
     Examples
     --------
-    >>> as_reply("Lima"), as_reply({"text": "Lima", "confidence": 0.9})
-    (('Lima', None), ('Lima', 0.9))
+    >>> as_reply(("Lima", 0.9))
+    ReturnedReply(text='Lima', confidence=0.9, refused=None)
+    >>> as_reply({"text": "Nothing in the documents.", "refused": True}).refused
+    True
     """
     values: dict[Any, Any] = {"text": returned}
-    if isinstance(returned, Mapping):
+    if isinstance(returned, tuple) and len(returned) == 2:
+        values = dict(zip(ReturnedReply._fields, returned, strict=False))
+    elif isinstance(returned, Mapping):
         with suppress(Exception):  # a mapping of the user's own may raise anything
             values = dict(returned)
-        unknown = [key for key in values if key not in REPLY_KEYS]
+        unknown = [key for key in values if key not in ReturnedReply._fields]
         if unknown:
-            raise ValueError(f"returned a mapping with the key {shortened(unknown[0])}, expected text and confidence")
+            raise ValueError(
+                f"returned a mapping with the key {shortened(unknown[0])}, expected {', '.join(ReturnedReply._fields)}"
+            )
     text = values.get("text")
-    confidence = values.get("confidence")
+    said = values.get("refused")
+    refused = as_bool(said)
+    if refused is None and said is not None:
+        raise ValueError(f"returned {shortened(said)} as 'refused', expected True or False")
+    if text is None and refused:
+        text = ""
     if not isinstance(text, str):
-        raise ValueError(f"returned {shortened(text)}, expected the reply as text")
-    if confidence is None:
-        return text, None
-    value = float(confidence) if isinstance(confidence, Real) and not isinstance(confidence, bool) else None
+        raise ValueError(
+            f"returned {shortened(text)}, expected the reply as text, (text, confidence) or a dictionary with 'text'"
+        )
+    return ReturnedReply(text, _as_confidence(values.get("confidence")), refused)
+
+
+def _as_confidence(returned: object) -> float | None:
+    if returned is None:
+        return None
+    value = float(returned) if isinstance(returned, Real) and not isinstance(returned, bool) else None
     if value is None or not 0 <= value <= 1:
-        raise ValueError(f"returned the confidence {shortened(confidence)}, expected a number from 0 to 1")
-    return text, value
+        raise ValueError(f"returned the confidence {shortened(returned)}, expected a number from 0 to 1")
+    return value
 
 
 def as_bool(returned: object) -> bool | None:

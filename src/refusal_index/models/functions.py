@@ -120,6 +120,12 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         raise ModelError(
             f"{argument} {name!r}: expected python:MODULE:FUNCTION, for instance python:my.pipeline:answer"
         )
+    if module_name.endswith(".py"):
+        module = Path(module_name).with_suffix("")
+        raise ModelError(
+            f"{argument} {name!r}: expected the name of a module, got a file; write {PREFIX}{module.name}:{path}, in "
+            f"the folder {module.parent.resolve()}"
+        )
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -144,14 +150,19 @@ def source_sha256(function: Callable[..., Any]) -> str | None:
         return None
 
 
+MARKS = {None: StopReason.STOP, True: StopReason.REFUSAL, False: StopReason.ANSWER}
+"""How a reply is stored, by whether the function says that it refuses."""
+
+
 class AnsweringFunction:
     """A model that calls a Python function.
 
     Parameters
     ----------
     function
-        Returns the text of a reply, or ``{"text": text, "confidence": number}`` with how likely the reply is right,
-        from 0 to 1; directly or as an awaitable. A function that is not a coroutine function runs in a thread. A first
+        Returns the text of a reply, or ``(text, confidence)`` with how likely the reply is right, from 0 to 1, or a
+        dictionary with ``text``, ``confidence`` and ``refused``; directly or as an awaitable. ``refused`` decides how
+        the reply is read, whatever its wording. A function that is not a coroutine function runs in a thread. A first
         parameter named ``messages`` gets the conversation, a list of dictionaries with ``role`` and ``content``; under
         any other name it gets the text of the question. The following arguments are passed by name
         if the function declares them or takes ``**kwargs``: ``context`` (text or None), ``choices`` (list of texts or
@@ -190,10 +201,11 @@ class AnsweringFunction:
         others = {name: values[name] for name in self._others}
         returned = await self._call(*first, **others)
         try:
-            text, confidence = as_reply(returned)
+            reply = as_reply(returned)
         except ValueError as error:
             raise FunctionError(self.name, str(error)) from error
-        return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started, confidence=confidence)
+        seconds = time.monotonic() - started
+        return Response([(reply.text, MARKS[reply.refused])], seconds=seconds, confidence=reply.confidence)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[str]]:
@@ -220,6 +232,20 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[s
     return first, frozenset(name for name in ARGUMENTS if (takes_any or name in declared) and name != first) - bound
 
 
+def takes_messages(function: Callable[..., Any]) -> bool:
+    """Whether a model function gets the whole prompt, and not only the question.
+
+    Examples
+    --------
+    >>> takes_messages(lambda messages: ""), takes_messages(lambda question, **others: ""), takes_messages(len)
+    (True, True, False)
+    """
+    if isinstance(function, AnsweringFunction):
+        return True
+    first, others = parameters_of(function)
+    return "messages" in {first, *others}
+
+
 def check_model_function(function: Callable[..., Any], name: str, procedures: Mapping[str, Procedure]) -> None:
     """Raise ModelError if a function lacks parameters that a run with these procedures needs."""
     if isinstance(function, AnsweringFunction):
@@ -234,7 +260,7 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
         ) from error
     except ValueError:  # a builtin without a signature
         pass
-    if "messages" in {first, *others}:
+    if takes_messages(function):
         return
     asking = [variant for variant, procedure in procedures.items() if procedure.asks_model]
     if any(not isinstance(procedures[variant], TwoPass) for variant in asking):

@@ -145,6 +145,8 @@ class Rule:
 
     Attributes
     ----------
+    right_if
+        When an answer is right, for a list.
     grade
         Returns the grade of an answer to a question.
     unscored_reason
@@ -155,19 +157,23 @@ class Rule:
         Whether a question has what it needs.
     """
 
+    right_if: str
     grade: Callable[[Question, Reading], Grade]
     unscored_reason: str = "rule_undecided"
     needed: str = ""
     can_grade: Callable[[Question], bool] = lambda _question: True
 
 
-CHOICE_RULE = Rule(choice_grade, needed="choices", can_grade=lambda question: bool(question.choices))
+CHOICE_RULE = Rule(
+    "names the right choice", choice_grade, needed="choices", can_grade=lambda question: bool(question.choices)
+)
 
 RULES: Mapping[GraderKind, Rule] = {
-    GraderKind.EXACT: Rule(exact_grade),
-    GraderKind.INCLUDES: Rule(includes_grade),
+    GraderKind.EXACT: Rule("equals the right answer, apart from case, accents and punctuation", exact_grade),
+    GraderKind.INCLUDES: Rule("contains the right answer as whole words, and no other choice", includes_grade),
     GraderKind.CHOICE: CHOICE_RULE,
     GraderKind.REGEX: Rule(
+        "matches the pattern of its question",
         pattern_grade,
         PATTERN_TIMEOUT,
         needed="a pattern",

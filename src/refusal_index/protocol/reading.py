@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from refusal_index.data.outcome import FLAGGED_ANSWER
 from refusal_index.protocol.choices import ChoiceReading, read_choice
 from refusal_index.protocol.final_answer import FinalAnswer, find_final_answer, is_unanswered
 from refusal_index.protocol.refusals import WORDING, RefusalRule
@@ -33,8 +34,9 @@ PATTERN_TIMEOUT = "pattern_timeout"
 class StopReason(StrEnum):
     """Why a model stopped writing.
 
-    ``REFUSAL`` is the provider's own mark of a refusal; ``UNKNOWN`` is a reason that is not known, so that it is not
-    known either whether the reply is whole.
+    ``REFUSAL`` is the mark of a provider, or of a model function, that a reply refuses; ``ANSWER`` is the mark of a
+    function that it does not. ``UNKNOWN`` is a reason that is not known, so that it is not known either whether the
+    reply is whole.
     """
 
     STOP = "stop"
@@ -42,17 +44,25 @@ class StopReason(StrEnum):
     CONTENT_FILTER = "content_filter"
     TOOL_CALL = "tool_calls"
     REFUSAL = "refusal"
+    ANSWER = "answer"
     UNKNOWN = "unknown"
+
+    @property
+    def is_end_of_text(self) -> bool:
+        """Whether the model stopped because its text was complete."""
+        return self in (StopReason.STOP, StopReason.ANSWER)
 
 
 class ReadAs(StrEnum):
     """What a reply is read as.
 
     ``UNCLEAR`` is an answer that also declines, so that neither clearly wins, or that names no single choice. It counts
-    as an answer, and the forced pass asks its question too.
+    as an answer, and the forced pass asks its question too. ``FLAGGED_ANSWER`` is an answer by the mark of a model
+    function, whatever its wording.
     """
 
     ANSWER = "answer"
+    FLAGGED_ANSWER = FLAGGED_ANSWER
     REFUSAL = "refusal"
     UNCLEAR = "unclear"
     UNSCORED = "unscored"
@@ -61,9 +71,9 @@ class ReadAs(StrEnum):
 class RecognisedBy(StrEnum):
     """How a refusal was recognised.
 
-    ``TAG`` is the UNANSWERED tag, ``FLAG`` the provider's own mark of a refusal, ``CHOICE`` a choice that declines,
-    ``WORDING`` the wording of the reply, ``PHRASE`` a regular expression and ``FUNCTION`` a function of the user.
-    ``MODEL`` is a model that is asked only whether a reply attempts an answer, ``GRADER`` a grader.
+    ``TAG`` is the UNANSWERED tag, ``FLAG`` the mark of a provider or of a model function, ``CHOICE`` a choice that
+    declines, ``WORDING`` the wording of the reply, ``PHRASE`` a regular expression and ``FUNCTION`` a function of the
+    user. ``MODEL`` is a model that is asked only whether a reply attempts an answer, ``GRADER`` a grader.
     """
 
     TAG = "tag"
@@ -164,19 +174,26 @@ def read_reply(
         final = find_final_answer(text, refusals.reasoning)
         if not final.text:
             return _unscored(EMPTY)
-        if final.n_tags and is_unanswered(final.text):
+        if final.n_tags and is_unanswered(final.text) and stop_reason is not StopReason.ANSWER:
             return _read_as(ReadAs.REFUSAL, final, final.text, RecognisedBy.TAG)
-        return _untagged(final, question, choices, refusals)
+        return _untagged(final, question, choices, refusals, is_flagged=stop_reason is StopReason.ANSWER)
     except TimeoutError:
         return _unscored(PATTERN_TIMEOUT)
 
 
-def _untagged(final: FinalAnswer, question: str, choices: Sequence[str], refusals: RefusalRule) -> Reading:
-    """Read a final answer that is no refusal by its tag."""
+def _untagged(
+    final: FinalAnswer, question: str, choices: Sequence[str], refusals: RefusalRule, *, is_flagged: bool
+) -> Reading:
+    """Read a final answer that is no refusal by its tag.
+
+    - `is_flagged`: whether a function marked it as an answer.
+    """
     is_choice = bool(choices) and refusals.reads_choices
     named = read_choice(final.text, choices) if is_choice else ChoiceReading(None)
     if named.is_contradiction:
         return _unscored(CHOICE_AMBIGUOUS)
+    if is_flagged:
+        return _read_as(ReadAs.FLAGGED_ANSWER, final, final.text, choice=named.choice)
     if named.choice is not None and read_wording(named.choice).says is Says.REFUSAL:
         return _read_as(ReadAs.REFUSAL, final, final.text, RecognisedBy.CHOICE)
     wording = read_wording(final.text, question) if refusals.by_wording else Wording(Says.ANSWER, final.text)

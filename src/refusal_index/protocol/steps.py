@@ -174,7 +174,7 @@ def _judge(
         return _Verdict(Grade.UNSCORED, text, f"{pass_}_{reading.unscored_reason}")
     if reading.refused:
         return _Verdict(Grade.REFUSED, text, read_as=reading.recognised_by)
-    if refusals.asks_model and not reading.is_tagged:
+    if refusals.asks_model and not reading.is_tagged and reading.read_as is not ReadAs.FLAGGED_ANSWER:
         attempt = _attempt(pass_, reading, text, question, replies)
         if attempt is not None:
             return attempt

@@ -11,6 +11,7 @@ from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.sections import registered_sections
 from refusal_index.render.format import (
     Block,
+    Definitions,
     Table,
     abbreviated,
     count,
@@ -43,7 +44,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
     yield from selected(comparison, *CONCLUSIONS, "depends_on_copula")
     yield from ("", _rates_table(comparison), "", sentence(_pair_explained(comparison)))
-    yield sentence(Statement("rates_explained", "scope", {"by_caution": False}))
+    yield Definitions(sentence(Statement("rates_explained", "scope", {"by_caution": False})))
     matched = [statement for statement in comparison.statements if statement.code in MATCHES]
     alike = [replace(statement, values={**statement.values, "variant": None}) for statement in matched]
     yield from map(sentence, alike[:1] if all(statement == alike[0] for statement in alike) else matched)

@@ -327,6 +327,12 @@ def _width(text: str) -> int:
     return len(text) + sum(unicodedata.east_asian_width(character) in "FW" for character in text)
 
 
+class Definitions(str):
+    """A paragraph that says what the columns of a table mean; a notebook shows it folded."""
+
+    __slots__ = ()
+
+
 Block = str | Table
 
 
@@ -359,6 +365,8 @@ def to_html(blocks: Iterable[Block]) -> str:
 
 
 def _html_of(block: Block) -> str:
+    if isinstance(block, Definitions):
+        return f"<details><summary>Definitions</summary>{html.escape(escape(block))}</details>"
     if isinstance(block, str):
         return f'<p style="max-width:60em">{html.escape(escape(block.strip()))}</p>'
     sides = ["left" if name in block.left else "right" for name in block.columns]

@@ -6,7 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from refusal_index.data.first_pass import FirstPasses
 from refusal_index.findings.imported import reading_statements
+from refusal_index.findings.tallies import ScoredFiles
+from refusal_index.render.format import Block
 from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import first_screen, tally_blocks
+
+
+def scored_blocks(scored: ScoredFiles) -> Iterator[Block]:
+    """Yield the results of files: RI of both passes, the rates of first passes, and how the files were read."""
+    if scored.run is not None:
+        yield from first_screen(scored.run.summary)
+    if scored.first_passes:
+        yield from tally_blocks(scored.first_passes)
+    for line in reading_lines(scored.read):
+        yield from ("", line)
 
 
 def reading_lines(read: Sequence[tuple[str, FirstPasses]]) -> Iterator[str]:

@@ -11,10 +11,14 @@ from refusal_index.findings.planning import (
     PairPlan,
     PlanOptions,
     RunPlan,
+    SampleSizes,
     pair_answer,
     plan_answers,
 )
-from refusal_index.findings.sensitivity import DecisionOptions, Decisions
+from refusal_index.findings.run_differences import missing_statements
+from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sensitivity import DecisionOptions, Decisions, SensitivityAnalysis
+from refusal_index.findings.summary import summarise
 from refusal_index.render.comparison import MAX_NAME_LENGTH
 from refusal_index.render.format import (
     NOT_KNOWN,
@@ -31,8 +35,33 @@ from refusal_index.render.format import (
     span,
     title,
 )
+from refusal_index.render.gate import baseline_blocks, scenario_blocks
 from refusal_index.render.sentences import caveat_line, phrase, sentence
-from refusal_index.stats import Estimate, MisgradingRange, RepeatPlan, SamplePlan
+from refusal_index.stats import Estimate, MisgradingRange, PlanningScenario, RepeatPlan, SamplePlan
+
+
+def sample_size_blocks(sizes: SampleSizes, *, full: bool = False) -> Iterator[Block]:
+    """Yield how many questions are needed, and as the baseline of a gate; with `full`, every sample size."""
+    yield from map(sentence, missing_statements(sizes.runs))
+    if sizes.pairs:
+        yield from apart_screen(sizes.pairs, sizes.options)
+        return
+    yield from (plan_blocks if full else plan_screen)(sizes.plans, sizes.options)
+    if len(sizes.plans) > 1:
+        return
+    ((name, plan),) = sizes.plans.items()
+    if plan.slopes is None:
+        recommended = list(_for_gate(sizes.runs, name, plan.scenario))
+        yield from ["", *recommended] if recommended else []
+
+
+def _for_gate(runs: Sequence[RunResults], name: str, scenario: PlanningScenario) -> Iterator[Block]:
+    """Yield how many questions a gate needs with this run, or these expected rates, as its baseline."""
+    if not runs:
+        yield from scenario_blocks(scenario)
+        return
+    tables = runs[0].tables
+    yield from baseline_blocks(summarise(next(iter(tables.values())) if len(tables) == 1 else tables[name]))
 
 
 def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
@@ -141,10 +170,11 @@ RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_l
 Row = tuple[str, str, str, str]
 
 
-def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
+def decisions_blocks(analysis: SensitivityAnalysis) -> Iterator[Block]:
     """Yield the metrics of each variant under other decisions, and the labels' estimates of grader errors."""
+    options = analysis.options
     level = f"{percent(options.analysis.confidence_level)} interval"
-    for position, variant in enumerate(decisions):
+    for position, variant in enumerate(analysis.variants):
         yield from [""] * bool(position)
         yield title(variant.model, variant.dataset, variant.variant)
         yield from (sentence(variant.conclusion), "")

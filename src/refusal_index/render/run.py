@@ -43,7 +43,7 @@ def run_blocks(run: RunResults, *, everything: bool = True) -> Iterator[Block]:
 
 def run_html(run: RunResults) -> str:
     """Return a run for a notebook: the table with intervals, beside it the plane of refusals and right answers."""
-    blocks = list(run_blocks(run))
+    blocks = list(run_blocks(run, everything=False))
     first = next(index for index, block in enumerate(blocks) if isinstance(block, Table)) + 1
     side_by_side = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{plane_svg(run.summary)}</div>'
     return f"{side_by_side}\n{to_html(blocks[first:])}"

@@ -6,25 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from refusal_index.findings.conclusions import summary_caveats
-from refusal_index.findings.metrics import INDEX, METRICS, Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import INCOMPLETE
-from refusal_index.render.format import (
-    UNDEFINED,
-    Block,
-    Table,
-    abbreviated,
-    count,
-    interval_of,
-    number,
-    percent,
-    reason_text,
-)
+from refusal_index.render.format import Block
+from refusal_index.render.run_table import run_table
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import used_blocks
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.run_set import SetRun
-
-MAX_RUN_LENGTH = 32
 
 
 def set_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
@@ -47,9 +36,13 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
     summaries = [result.results.summary for result in results if result.results is not None]
     if not summaries:
         return
-    level = f"{percent(summaries[0].analysis.confidence_level)} interval"
-    columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
-    yield Table.from_rows(columns, map(_result_row, results), left=("run", "status"))
+    yield run_table(
+        summaries[0].analysis,
+        (
+            (" on ".join(result.plan.title), result.results.summary if result.results else None, result.status)
+            for result in results
+        ),
+    )
     yield from ("", sentence(Statement("results_explained", "scope")))
     serious = [
         summary for summary in summaries if any(doubt.severity == "serious" for doubt in summary_caveats(summary))
@@ -58,30 +51,6 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
         yield sentence(Statement("serious_caveats", "serious", {"runs": len(serious)}))
     together = replace(summaries[0], variants=tuple(variant for summary in summaries for variant in summary.variants))
     yield from used_blocks(together)
-
-
-def _result_row(result: SetRun) -> Iterator[str]:
-    yield abbreviated(" on ".join(result.plan.title), MAX_RUN_LENGTH)
-    summary = result.results.summary if result.results else None
-    index = summary.index if summary else None
-    if summary is None or index is None:
-        yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, result.status)
-        return
-    yield from (number(index.estimate, 2), interval_of(index, 2))
-    right = [variant.metric("correct_given_attempted").estimate for variant in summary.variants]
-    yield _range([variant.metric("refusal_rate").estimate for variant in summary.variants])
-    yield _range([None if value is None else 1 - value for value in right])
-    unscored = sum(variant.completeness.unscored for variant in summary.variants)
-    status = INCOMPLETE if result.status == INCOMPLETE else index.status
-    reason = f" ({reason_text(index.reason)})" if index.reason else ""
-    yield f"{status}{reason}" + (f", {count(unscored)} unscored" if unscored else "")
-
-
-def _range(shares: Sequence[float | None]) -> str:
-    """Format a range of shares in per cent."""
-    defined = sorted(share for share in shares if share is not None)
-    ends = dict.fromkeys(number(100 * share, 0) for share in (*defined[:1], *defined[-1:]))
-    return " to ".join(ends) or UNDEFINED
 
 
 def why_unfinished(result: SetRun) -> str:

@@ -35,6 +35,7 @@ from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
     Block,
+    Definitions,
     Table,
     abbreviated,
     count,
@@ -373,7 +374,7 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     """Yield the result, a row for each prompt, and serious caveats."""
     yield from _opening(summary)
     explained = Statement("rates_explained", "scope", {"by_caution": summary.has_caution_levels})
-    yield from (_screen_table(summary), "", sentence(explained))
+    yield from (_screen_table(summary), "", Definitions(sentence(explained)))
     yield from _screen_caveats(
         summary_caveats(summary), SCREEN_LINES - len(_screen_table(summary).lines()) - OPENING_LINES
     )

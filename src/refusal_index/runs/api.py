@@ -72,8 +72,9 @@ def evaluate(
     ----------
     model
         ``PROVIDER/NAME`` as in Inspect, or ``almanac/...`` for an embedded model; ``python:MODULE:FUNCTION``; an
-        Inspect model; or any function or coroutine that takes a question's text and returns the reply's text. The
-        function also gets ``must_answer``, ``context``, ``choices`` and ``messages`` if it declares them;
+        Inspect model; or any function or coroutine that takes a question's text and returns the reply's text,
+        ``(text, confidence)``, or a dictionary with ``text``, ``confidence`` in [0, 1] and ``refused``. The function
+        also gets ``must_answer``, ``context``, ``choices`` and ``messages`` if it declares them;
         ``must_answer`` is True in the second pass. If its first parameter is named ``messages``, it gets the messages,
         dictionaries with ``role`` and ``content``, instead of the question. A function that declares neither
         ``must_answer`` nor ``messages`` is an error, unless ``answered_only=True`` requests only the first pass: then

@@ -11,7 +11,7 @@ from pathlib import Path
 from refusal_index.data.run_json import Prices, Tokens
 from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import RESUMES
-from refusal_index.protocol import Completion, Role, StopReason
+from refusal_index.protocol import Completion, Role
 from refusal_index.runs.settings import Limits
 
 
@@ -91,7 +91,7 @@ def is_unmetered(completion: Completion) -> bool:
     >>> [is_unmetered(Completion("q", "low", 0, reply, 0, *counts)) for counts in ((0, 0), (9, 0), (9, 1))]
     [True, True, False]
     """
-    if completion.reply.stop_reason is not StopReason.STOP:
+    if not completion.reply.stop_reason.is_end_of_text:
         return False
     return not completion.input_tokens or bool(completion.reply.text and not completion.output_tokens)
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.analysis import Analysis
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.asked import count_asked
 from refusal_index.data.folder import RunFolder, run_around
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
-from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, read_policy
+from refusal_index.findings.gate_policy import PRESETS, Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.models.settings import SettingError
@@ -31,35 +31,66 @@ from refusal_index.stats import AtLook, GroupSequential
 __all__ = ["Policy", "PolicyError", "compare", "gate", "rank"]
 
 
-def compare(first: RunResults | str | Path, second: RunResults | str | Path, **options: Any) -> PairComparison:
-    """Compare two runs on the same questions, with an interval for each difference, first minus second.
+def compare(
+    *runs: RunResults | str | Path | Sequence[RunResults | str | Path], **options: Any
+) -> PairComparison | ranking.RunRanking:
+    """Compare runs on the same questions, as ``refusal-index compare`` does.
 
     Parameters
     ----------
-    first, second
-        Runs, their folders, or outcome tables.
+    runs
+        Runs, their folders, or outcome tables; or one list of them.
     options
-        The fields of `refusal_index.data.analysis.Analysis`, except those of a ranking: ``metric``,
-        ``adjustment`` and ``seed``.
+        The fields of `refusal_index.data.analysis.Analysis`; those of a ranking, ``metric``, ``adjustment`` and
+        ``seed``, only for three runs or more.
+
+    Returns
+    -------
+    PairComparison or RunRanking
+        Of two runs, an interval for each difference, first minus second. Of three or more, their ranking.
 
     Raises
     ------
     RefusalIndexError
         If one of them cannot be read, or they have no variant in common.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from refusal_index import evaluate
+    >>> asked = {"limit": 40, "variants": "high"}
+    >>> names = ("almanac/rash", "almanac/small", "almanac/base")
+    >>> runs = [evaluate(name, out=tempfile.mkdtemp(), **asked) for name in names]
+    >>> compare(*runs[:2]).to_frame().height > 0
+    True
+    >>> len(compare(runs).ranking.runs)
+    3
     """
-    for name in OF_RANKING:
-        if name in options:
-            raise SettingError(f"{name}: applies to a ranking ('rank'), got two runs to compare; leave it out")
     analysis = Analysis.of_options(options)
-    compared = compared_runs([first, second], analysis)
-    if len(compared) != 2:
-        same = "the same run twice" if len(compared) == 1 else str(len(compared))
-        raise SettingError(f"compare: expected two runs of one model and dataset each, got {same}")
-    return compare_pair(compared, analysis)
+    given: Any = runs[0] if len(runs) == 1 and not isinstance(runs[0], RunResults | str | Path) else runs
+    compared = compared_runs(given, analysis)
+    if len(compared) < 2:
+        raise SettingError(f"compare: expected two runs or more of one model and dataset each, got {len(compared)}")
+    return comparison_of(compared, analysis)
 
 
 OF_RANKING = ("metric", "adjustment", "seed")
 """Options of a ranking, which a comparison of two runs does not use."""
+
+
+def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairComparison | ranking.RunRanking:
+    """Compare two runs, or rank more of them; raises SettingError for options of a ranking with two."""
+    if len(runs) > 2:
+        return ranking.rank(runs, analysis)
+    refuse_ranking_options(analysis, "two")
+    return compare_pair(runs, analysis)
+
+
+def refuse_ranking_options(analysis: Analysis, got: str) -> None:
+    """Raise SettingError for an option of rankings that is given although there is no ranking."""
+    for name in OF_RANKING:
+        if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name):
+            raise SettingError(f"{{{name}}}: applies to a ranking of three runs or more, got {got}; leave it out")
 
 
 def rank(runs: RunResults | str | Path | Sequence[RunResults | str | Path], **options: Any) -> ranking.RunRanking:
@@ -81,6 +112,7 @@ def gate(
     candidate: RunResults | str | Path,
     baseline: RunResults | str | Path | None = None,
     policy: Policy | str | Path | Mapping[str, Any] | None = None,
+    **limits: Any,
 ) -> GateResult:
     """Decide whether a model may replace another, or lies within fixed bounds.
 
@@ -98,8 +130,11 @@ def gate(
         Runs, their folders, or outcome tables, of one model and dataset each. Without a baseline the policy needs
         bounds.
     policy
-        A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
-        ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and ``variant``.
+        A `Policy`, the name of a preset (``"coarse"``), a file such as ``gate.toml``, or its content as a dictionary:
+        ``margins``, ``at_least``, ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and
+        ``variant``.
+    limits
+        Any of these by name, in addition to the policy, as in ``at_least={"refusal_index": 0.2}``.
 
     Returns
     -------
@@ -131,13 +166,19 @@ def gate(
     'inconclusive'
     """
     other = None if baseline is None else read_run(baseline, "baseline")
-    return decide(read_run(candidate, "candidate"), other, policy_of(policy))
+    chosen = policy_of(policy)
+    if limits:
+        Policy.from_document(limits, "gate")  # names and values are checked
+        chosen = chosen.changed(**limits)
+    return decide(read_run(candidate, "candidate"), other, chosen)
 
 
 def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
-    """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
+    """Return a policy from a `Policy`, a mapping, the name of a preset or a file; raises PolicyError if none is."""
     if policy is None or isinstance(policy, Policy):
         return policy or Policy()
+    if isinstance(policy, str | Path) and str(policy) in PRESETS:
+        return Policy(margins=PRESETS[str(policy)])
     return (
         Policy.from_document(policy, "policy")
         if isinstance(policy, Mapping)
@@ -148,11 +189,11 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     path = run.path if isinstance(run, RunResults) else whole_run(checked_path(run, argument))
-    runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
+    runs = runs_below(path)
     if runs:
         raise RunFolderError(
             f"{argument}: expected the folder of one run, got {path}, which holds {len(runs)}; name one of them, such "
-            f"as {runs[0].parent}"
+            f"as {runs[0]}"
         )
     runs_read = read_runs([path])
     if len(runs_read) != 1:

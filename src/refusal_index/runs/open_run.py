@@ -18,6 +18,7 @@ from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of, note_on
 from refusal_index.runs.events import Begun, Event, Opened, Progress, Underway, ignore_events
+from refusal_index.runs.logprobs import counting_logprobs
 from refusal_index.runs.model_args import record_model_args
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
@@ -75,10 +76,13 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
                 budget.count_earlier(folder.path, store.paid(), plan.prices)
             pending = plan.pending(store)
             finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
-            report(Opened(finished, note_on(settings.sending, plan.graders) if engine else None))
+            report(Opened(finished, ALL_STORED if engine is None else note_on(settings.sending, plan.graders)))
             watch(store)
             yield OpenRun(plan, store, engine, report, budget)
 
+
+ALL_STORED = "0 requests are sent: all replies are stored already"
+"""Note on a run that has nothing left to ask."""
 
 StoreWatcher = Callable[[ReplyStore], None]
 """Called with the store of a run once it is open."""
@@ -138,8 +142,9 @@ class OpenRun:
         if ended is not None:
             return ended
         plan = self.plan
-        context = (plan.settings, plan.folder, self.engine, self.store, self.progress, self.budget, plan.dataset.name)
-        return await execute_rounds(rounds, *context)
+        with counting_logprobs(plan.folder, self.progress, is_on=plan.settings.sending.logprobs) as progress:
+            context = (plan.settings, plan.folder, self.engine, self.store, progress, self.budget, plan.dataset.name)
+            return await execute_rounds(rounds, *context)
 
     def _rounds(self, part: Plan) -> Iterator[Round]:
         """Yield the pending conversations of a part, once the store holds its questions."""

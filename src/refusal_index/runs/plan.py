@@ -27,6 +27,7 @@ from refusal_index.models.functions import (
     check_model_function,
     is_function_name,
     load_function,
+    takes_messages,
 )
 from refusal_index.models.requests import OPENAI, other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
@@ -62,6 +63,12 @@ from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.stored_questions import stored_questions
 
 RUNS = Path("runs")
+
+ALL = ("all",)
+"""The setting `variants` for every prompt of a set."""
+
+DEFAULT_VARIANT = "normal"
+"""The name under which a function is asked that does not get the prompt, if the set has it."""
 
 
 @dataclass(frozen=True)
@@ -221,14 +228,20 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     for role, name in plan.names.items():
         if settings.servers.of_role(role).base_url is None and (imports or not is_function_name(name)):
             check_name(name, plan.objects, settings.sending.engine)
-    function: Any = plan.objects.get(model)
-    if function is None and imports and is_function_name(model):
-        function = load_function(model)
-    if callable(function):
+    function = _model_function(model, plan.objects, imports=imports)
+    if function is not None:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
     return replace(plan, caveats=(*plan.caveats, *_notes_on_folder(plan)))
+
+
+def _model_function(model: str, objects: Mapping[str, object], *, imports: bool) -> Callable[..., Any] | None:
+    """Return the function that is the model; None if it is none, or is not imported."""
+    function: Any = objects.get(model)
+    if function is None and imports and is_function_name(model):
+        function = load_function(model)
+    return function if callable(function) else None
 
 
 def in_folder(plan: AnyPlan, folder: RunFolder) -> AnyPlan:
@@ -287,6 +300,9 @@ def prepare(
     refusals = refusals_of(settings, objects, imports=imports)
     repeats, draws = sampling_of(settings, dataset)
     variants = chosen(settings.prompting.variants, prompts)
+    function = _model_function(settings.model, objects or {}, imports=imports)
+    if settings.prompting.variants == ALL and function is not None and not takes_messages(function):
+        variants = (DEFAULT_VARIANT if DEFAULT_VARIANT in variants else variants[0],)
     placement = Placement(settings.prompting.placement)
     settings = replace(settings, repeats=repeats, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
@@ -382,7 +398,7 @@ def chosen(requested: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
         If a name is unknown.
     """
     all_names = list(prompts.variants)
-    if tuple(requested) == ("all",):
+    if tuple(requested) == ALL:
         return tuple(all_names)
     names: set[str] = set()
     for part in requested:

@@ -39,7 +39,8 @@ class ReplyCounter:
         if outcome.refused and outcome.reading is not None:
             self._refusals[outcome.reading] += 1
         elif outcome.refused is False and outcome.first_reply is not None:
-            reading = self._read(question, outcome.first_reply)
+            is_flagged = outcome.reading == ReadAs.FLAGGED_ANSWER
+            reading = self._read(question, outcome.first_reply, StopReason.ANSWER if is_flagged else StopReason.STOP)
             self._answers += 1
             self._untagged += not reading.is_tagged
             self._unclear += outcome.reading == ReadAs.UNCLEAR
@@ -55,9 +56,9 @@ class ReplyCounter:
         """Count the replies from which a key of the run was removed."""
         self._filtered += sum(completion.filtered for completion in completions)
 
-    def _read(self, question: Question, reply: str) -> Reading:
+    def _read(self, question: Question, reply: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
         return read_reply(
-            reply, question.text, question.choices, stop_reason=StopReason.STOP, refusals=self._procedure.rule
+            reply, question.text, question.choices, stop_reason=stop_reason, refusals=self._procedure.rule
         )
 
     @property

@@ -603,6 +603,8 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
 class RefusalIndexResult(ResultWithInterval):
     """The Refusal Index of one table, with its status and standard error.
 
+    It prints with its 95% profile-likelihood interval.
+
     Attributes
     ----------
     estimate : float or None
@@ -624,6 +626,13 @@ class RefusalIndexResult(ResultWithInterval):
 
     rho: float | None = field(default=None, repr=False)
     table: AnyTable = field(repr=False)
+
+    def __repr__(self) -> str:
+        if self.estimate is None:
+            return f"RefusalIndexResult(undefined, {self.reason})"
+        low, high = self.confidence_interval()
+        why = "" if self.reason is None else f", {self.reason}"
+        return f"RefusalIndexResult({self.estimate:.3f} [{low:.3f}, {high:.3f}]{why})"
 
     def confidence_interval(
         self,

@@ -44,6 +44,7 @@ from refusal_index.data.datasets.dataset import (
     build_questions,
     load_own,
     mix,
+    questions_from,
     sample,
 )
 from refusal_index.data.datasets.downloads import fetched
@@ -54,7 +55,16 @@ from refusal_index.data.files import sha256_of
 from refusal_index.data.tables import Row, Source, is_in_memory, no_rows, present_columns, read_content, read_rows
 from refusal_index.errors import shortened, suggestion
 
-__all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]
+__all__ = [
+    "Dataset",
+    "DatasetError",
+    "GraderName",
+    "dataset_names",
+    "load_dataset",
+    "mix",
+    "questions_from",
+    "sample",
+]
 
 
 @dataclass(frozen=True)
@@ -187,8 +197,8 @@ class DatasetSource:
     """
 
     load: Loader
-    note: str = ""  # what it is and where it comes from, for a list
-    grader: GraderName | None = None  # the grader that its answers need; None if it depends on the file
+    note: str = ""  # what it is and where it comes from, for a list; by default the first line of a loader's docstring
+    grader: GraderName | None = None  # the grader that its answers need; None for the one of the loaded dataset
     limit: int | None = None  # how many of its questions are asked by default; None for all
     takes_file: bool = True  # whether it can be read from a user's file
     needs_file: bool = False  # whether there is no other source
@@ -258,7 +268,8 @@ def load_dataset(
         elif part == "own":
             parts.append(load_own(file, columns, encoding=encoding))
         else:
-            parts.append(sources[part].load(file))
+            loaded = sources[part].load(file)
+            parts.append(replace(loaded, default_grader=sources[part].grader or loaded.default_grader))
     combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return combined if limit is None else sample(combined, limit, mix_seed)
 
@@ -292,7 +303,9 @@ def _find_source(name: str) -> DatasetSource | None:
     if plugin is None:
         return None
     registered = entry_points.load(plugin)
-    return registered if isinstance(registered, DatasetSource) else DatasetSource(registered)
+    if isinstance(registered, DatasetSource):
+        return registered
+    return DatasetSource(registered, entry_points.first_line(registered))
 
 
 def _files(sources: Mapping[str, DatasetSource], names: Sequence[str], data: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from itertools import chain, compress, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from refusal_index.data import tables
 from refusal_index.data.column_names import NAMES
@@ -31,8 +31,8 @@ FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
 """Fields of a question that are part of its hash even if empty."""
 
-GraderName = Literal["exact", "choice", "model"]
-"""The grader a dataset needs: comparison of text, comparison of choices, or a model that reads both answers."""
+GraderName = str
+"""The grader a dataset needs: a rule such as ``exact`` or ``choice``, a plugin's, or ``model`` for the usual model."""
 
 
 class DatasetError(TableError):

@@ -34,7 +34,7 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.reasoning import without_reasoning
 from refusal_index.plugins.confidence.answer_probability import REDUCTIONS, Reduce, answer_probability, answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.protocol import Pass, StopReason, TokenLogprob, read_reply, same_answer
+from refusal_index.protocol import Pass, TokenLogprob, read_reply, same_answer
 from refusal_index.protocol.choices import read_choice
 from refusal_index.protocol.final_answer import DECORATION
 
@@ -324,7 +324,7 @@ def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | No
     >>> stated_confidence(Answer("", "I am 85% sure.", None)) is None
     True
     """
-    if reply.stop_reason is not StopReason.STOP:
+    if not reply.stop_reason.is_end_of_text:
         return None
     text = without_reasoning(reply.reply)
     marks = list(MARK.finditer(text))

@@ -85,6 +85,7 @@ NO_MODEL = "none/none"
 ROLES = tuple(Role)
 STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
     StopReason.STOP: "stop",
+    StopReason.ANSWER: "stop",
     StopReason.LENGTH: "max_tokens",
     StopReason.CONTENT_FILTER: "content_filter",
     StopReason.TOOL_CALL: "tool_calls",

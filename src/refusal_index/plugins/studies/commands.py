@@ -42,7 +42,7 @@ def study(
     no readable run, or not possible with these runs.
 
     - `name` NAME: Name of the study; omitted with --all.
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `all_`: Make every study that the runs allow.
     - `out` DIR: Folder to write to.
     - `format_`: File formats, separated by commas.
@@ -112,6 +112,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         index_text,
         write_study,
     )
+    from refusal_index.render.run_table import run_table
 
     readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
@@ -133,7 +134,11 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
     for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
     console.say()
-    console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
+    rows = [(run.label, run.summary, "complete" if run.is_complete else "incomplete") for run in readable.runs]
+    console.show([run_table(options.analysis, rows), ""])
+    console.prose(f"Made {len(made)} of {len(made) + len(missing)} studies of {len(rows)} runs, shown in {page}.")
+    if missing:
+        console.prose(f"Not made: {', '.join(name for name, *_ in missing)} (reasons above).")
     if failed or readable.left_out:
         raise typer.Exit(INCOMPLETE)
 

@@ -1,6 +1,7 @@
 """Clients of experiment trackers: MLflow and Weights & Biases.
 
-Both show the outcome table as a table and keep the files of the run's folder as artifacts.
+Both show the outcome table as a table and keep the files of the run's folder as artifacts. MLflow has the texts of the
+settings, such as prompts, and the status of every metric as artifacts as well.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import polars as pl
 import polars.selectors as cs
 
+from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.trackers.results import TrackerError
 from refusal_index.plugins.trackers.tracker import Subject
@@ -29,9 +32,9 @@ PROJECT = "refusal-index"
 """Default project or experiment, used unless the tracker's own settings name one."""
 
 
-def table_of(run: RunResults) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and the first `MAX_ROWS` rows of the outcome table, with API keys redacted."""
-    shown = run.outcomes.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
+def table_of(frame: pl.DataFrame) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns and the first `MAX_ROWS` rows of a table, with API keys redacted."""
+    shown = frame.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
     return shown.columns, redacted_in([list(row) for row in shown.iter_rows()])
 
 
@@ -48,6 +51,16 @@ def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
 def completeness_of(run: RunResults) -> str:
     """Return ``complete``, or what is missing: metrics alone do not show whether they cover all questions."""
     return f"incomplete: {run.lacks}" if run.lacks else "complete"
+
+
+def caveats_of(run: RunResults) -> str:
+    """Return the caveats of every prompt, one a line."""
+    lines = [
+        f"{variant.get('variant') or UNNAMED}: {caveat['message']}"
+        for variant in run.document["variants"]
+        for caveat in variant.get("caveats") or ()
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def files_of(run: RunResults) -> list[tuple[Path, str]]:
@@ -71,11 +84,17 @@ STATUS_TAG = "refusal_index.status"
 
 MAX_METRICS = 1000
 MAX_PARAMS = 100
-MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 5000
-"""MLflow's limits: metrics and parameters in one request, and characters in a parameter and in a tag."""
+"""MLflow's limits: metrics and parameters in one request, and characters in a tag."""
 
-TABLE = "outcomes.json"
+MAX_PARAM_LENGTH = 250
+"""Maximum length of a parameter; a longer setting, or one of several lines, is a text, logged as an artifact."""
+
+OUTCOMES = "outcomes.json"
+METRICS = "metrics.json"
+CAVEATS = "caveats.txt"
+TEXTS = "texts"
+"""Artifacts: the outcome table, every metric with its status, the caveats, and the folder of texts."""
 
 TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 """Retries and timeout for a server that does not answer; MLflow's defaults block for four minutes or much longer."""
@@ -93,7 +112,10 @@ class MlflowTracker:
         self._mlflow = mlflow
         self._client = mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
-        params = [mlflow.entities.Param(key, value[:MAX_PARAM_LENGTH]) for key, value in _params(subject.config, ())]
+        named = dict(_params(subject.config, ()))
+        is_text = {name: len(value) > MAX_PARAM_LENGTH or "\n" in value for name, value in named.items()}
+        params = [mlflow.entities.Param(name, value) for name, value in named.items() if not is_text[name]]
+        self._texts = {name: value for name, value in named.items() if is_text[name]}
         with _short_timeouts():
             info = self._begin(subject)
             self._run_id = str(info.run_id)
@@ -113,12 +135,16 @@ class MlflowTracker:
             before = self._client.get_run(self._run_id).data.metrics
             self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # MLflow cannot delete a metric
             self._client.set_tag(self._run_id, STATUS_TAG, completeness_of(run)[:MAX_TAG_LENGTH])
-        columns, rows = table_of(run)
-        self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
-        shown = json.dumps([{"path": TABLE, "type": "table"}])
+        for path, frame in ((OUTCOMES, run.outcomes), (METRICS, run.metrics)):
+            columns, rows = table_of(frame)
+            self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, path)
+        shown = json.dumps([{"path": path, "type": "table"} for path in (OUTCOMES, METRICS)])
         self._client.set_tag(self._run_id, "mlflow.loggedArtifacts", shown)  # as MLflow's `log_table` does
-        for path, name in files_of(run):
-            self._client.log_artifact(self._run_id, str(path), str(PurePosixPath("run", name).parent))
+        texts = {f"{TEXTS}/{name}.txt": text for name, text in self._texts.items()}
+        for path, text in {CAVEATS: caveats_of(run), **texts}.items():
+            self._client.log_text(self._run_id, text, path)
+        for file, name in files_of(run):
+            self._client.log_artifact(self._run_id, str(file), str(PurePosixPath("run", name).parent))
         self._client.set_terminated(self._run_id, "FINISHED")
         return f"{self._mlflow.get_tracking_uri()}, experiment {self._experiment}, run {self._run_id}"
 
@@ -234,7 +260,7 @@ class WandbTracker:
         for name in withdrawn(self._run.summary.keys(), named):
             del self._run.summary[name]
         self._run.summary.update({**named, STATUS_KEY: completeness_of(run)})
-        columns, rows = table_of(run)
+        columns, rows = table_of(run.outcomes)
         self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
         artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")
         for path, name in files_of(run):

@@ -29,7 +29,7 @@ def export(
 
     Exit status: 0 done, 1 a tracker rejected the runs or the disk is full, 2 bad input.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `to`: Format: csv, every-eval-ever, hf-eval-results, inspect (files), or mlflow, wandb (trackers, which must be
       configured).
     - `out` PATH: File (csv) or folder to write; not used for a tracker.

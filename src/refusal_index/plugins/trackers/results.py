@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.run_sets import runs_below
 from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
 from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.redaction import redacted_in
@@ -38,7 +38,7 @@ def read_exported(paths: Sequence[Path]) -> tuple[RunResults, ...]:
     """
     exported: list[RunResults] = []
     for path in paths:
-        for folder in [member.folder for member in set_members(path)] or [path]:
+        for folder in runs_below(path) or [path]:
             exported += [read_folder(folder)] if folder.is_dir() else map(_redacted, read_runs([folder]))
     return tuple(exported)
 

@@ -1,0 +1,212 @@
+"""Files of graded answers and outcome tables, read and scored from Python and for the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.first_pass import (
+    FirstPass,
+    FirstPassError,
+    FirstPasses,
+    check_order,
+    self_contained,
+    to_outcomes,
+    with_forced,
+    with_rows_of_forced,
+)
+from refusal_index.data.folder import RunFolder, read_outcomes_of
+from refusal_index.data.grade_words import Translations
+from refusal_index.data.imports import ReadOptions, holds_outcomes
+from refusal_index.data.outcome_table import REQUIRED, read_outcomes, read_tables
+from refusal_index.data.run_json import is_deterministic
+from refusal_index.data.tables import READABLE, column_names
+from refusal_index.errors import OutcomeTableError, checked_path, nearest
+from refusal_index.findings.models_asked import run_caveats
+from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sections import with_sections
+from refusal_index.findings.summary import Summary, summarise
+from refusal_index.findings.tallies import ScoredFiles, tallies
+from refusal_index.models.settings import SettingError
+from refusal_index.runs.reuse import import_file, import_forced
+
+
+def score(
+    files: str | Path | Sequence[str | Path],
+    *,
+    forced: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    words: Translations | None = None,
+    refusal: str | None = None,
+    grader: str | None = None,
+    scorer: str | None = None,
+    kind: str | None = None,
+    rows: str | None = None,
+    encoding: str = ReadOptions.encoding,
+    name: str | None = None,
+    dataset: str | None = None,
+    variant: str | None = None,
+    **options: Any,
+) -> ScoredFiles:
+    r"""Read graded answers and compute their Refusal Index, as ``refusal-index score`` does.
+
+    Parameters
+    ----------
+    files
+        Outcome tables, results of other tools, graded answers, or the folder of one run, whose results are computed
+        again and not changed.
+    forced
+        The file of the forced answers to a single file of first passes.
+    columns
+        Column names by role, as in ``{"grade": "verdict"}``.
+    words
+        Meanings of words for grades, as in ``{"pass": "correct"}``.
+    refusal
+        How to recognise a refusal in a reply, whatever its grade: ``"wording"``, ``"tag"``, ``"+"`` and a regular
+        expression, or ``"python:"`` and a function's name.
+    grader
+        The rule that grades answers without a grade: ``"exact"``, ``"includes"`` or ``"choice"``.
+    scorer, kind, rows, encoding
+        The score of a log to use as the grade, the format, the path of the answers in a document, and the encoding; by
+        default, the first two are found by the content.
+    name, dataset, variant
+        Names of the model, the dataset and the prompt, instead of those in the files.
+    options
+        Fields of `refusal_index.data.analysis.Analysis`, such as ``confidence_level``.
+
+    Returns
+    -------
+    ScoredFiles
+        With ``run``, the `RunResults`, None without any forced answer; ``first_passes``, the rates of those without a
+        forced pass; ``outcomes``; and ``write(path)``, which writes them as an outcome table, as comparisons need.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a file cannot be read, or an option does not apply to it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> table = Path(tempfile.mkdtemp(), "graded.csv")
+    >>> rows = ["question,verdict", "Who?,right", "When?,wrong", "Where?,declined"]
+    >>> _ = table.write_text("\\n".join(rows))
+    >>> words = {"right": "correct", "wrong": "incorrect", "declined": "refused"}
+    >>> (found,) = score(table, columns={"grade": "verdict"}, words=words).first_passes
+    >>> found.correct, found.refused, found.to_force
+    (1, 1, 1)
+    """
+    paths = [checked_path(path, "file") for path in ([files] if isinstance(files, str | Path) else files)]
+    analysis = Analysis.of_options(options)
+    chosen = dict(columns or {})
+    given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
+    is_import = any(value is not None for value in given)
+    if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
+        raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
+    if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
+        summary, table = summary_of(paths, analysis, chosen, encoding)
+        return ScoredFiles(_as_run(paths[0], summary, table), table)
+    reading = ReadOptions(
+        *(chosen, scorer, refusal, name, dataset),
+        words={word.casefold(): meaning for word, meaning in (words or {}).items()},
+        encoding=encoding,
+        rows=rows,
+        grader=grader,
+    )
+    second = None if forced is None else checked_path(forced, "forced")
+    passes, read = read_files(paths, second, kind, reading, variant)
+    return score_first_passes(passes, read, analysis, paths[0])
+
+
+def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
+    """Whether all files are outcome tables, also with a misspelt name of a required column.
+
+    - `columns`: the named columns by role.
+    """
+    for path in files:
+        if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
+            return False
+        present = column_names(path, OutcomeTableError, encoding)
+        misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
+        is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
+        if not holds_outcomes(present, columns) and not is_meant:
+            return False
+    return True
+
+
+def summary_of(
+    files: Sequence[Path], analysis: Analysis, columns: Mapping[str, str], encoding: str = ReadOptions.encoding
+) -> tuple[Summary, pl.DataFrame]:
+    """Return the summary of outcome tables, or that of a run's folder computed again, and the table."""
+    about: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
+    if files[0].is_dir():
+        if columns:
+            raise SettingError(f"{{column}}: names columns of outcome tables, but {files[0]} is a folder; leave it out")
+        folder = RunFolder(files[0])
+        table = read_outcomes_of(files[0], analysis.sampling)
+        about = folder.read_about()
+        settings = folder.read_settings()
+    else:
+        table = read_tables(files, analysis.sampling, columns, encoding)
+    summary = summarise(
+        table,
+        analysis.with_recorded([about]),
+        is_deterministic=is_deterministic(settings, about),
+        answered_only=bool(settings.get("answered_only")),
+        run_caveats=run_caveats(settings, about),
+    )
+    return with_sections(summary, table, files[0]), table
+
+
+def read_files(
+    files: Sequence[Path], forced: Path | None, kind: str | None, options: ReadOptions, variant: str | None
+) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
+    """Return the first passes of files with their forced answers, and what was read from each file.
+
+    - `forced`: the file of the forced answers to a single file.
+    - `kind`: the format; None to detect it.
+    - `variant`: name of the prompt instead of the one in the files.
+    """
+    if forced is not None and len(files) > 1:
+        raise FirstPassError(f"--forced: expected a single FILE to match, got {len(files)}")
+    read = [(str(path), import_file(path, kind, options).read) for path in files]
+    passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
+    if forced is None:
+        passes = with_rows_of_forced(passes)
+    else:
+        check_order(passes, files[0], forced)
+        second = import_forced(passes, forced, kind, options)
+        passes = with_forced(passes, second.passes, str(forced))
+        read.append((str(forced), second))
+    return [replace(first_pass, variant=variant or first_pass.variant) for first_pass in passes], read
+
+
+def score_first_passes(
+    passes: Sequence[FirstPass], read: Sequence[tuple[str, FirstPasses]], analysis: Analysis, source: Path
+) -> ScoredFiles:
+    """Return the results of first passes: RI of those with forced answers, and the rates of the others.
+
+    - `read`: what was read from each file.
+    - `source`: the first file.
+    """
+    analysis = analysis.with_recorded([{}])
+    tallied = tallies(passes, analysis)
+    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
+    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
+    run = None
+    if both:
+        table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
+        run = _as_run(source, with_sections(summarise(table, analysis), table, source), table)
+    first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
+    return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
+
+
+def _as_run(source: Path, summary: Summary, table: pl.DataFrame) -> RunResults:
+    """Return results that were computed from files; they name no model, since files may hold several."""
+    return RunResults(source.stem, source, None, None, table.lazy(), analysis=summary.analysis, computed=summary)

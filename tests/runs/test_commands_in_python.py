@@ -1,0 +1,176 @@
+"""What the commands print can be computed in Python: the same numbers, by the same code."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import refusal_index as ri
+from refusal_index.cli import app
+from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.comparison import PairComparison
+from refusal_index.findings.ranking import RunRanking
+
+GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
+WORDS = {"right": "correct", "Wrong": "incorrect", "declined": "refused"}
+OPTIONS = ["--map", "right=correct", "--map", "Wrong=incorrect", "--map", "declined=refused"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for index, name in enumerate(("one", "two", "three")):
+        numbers = range(80)
+        columns = {
+            "question_id": [f"q{number}" for number in numbers],
+            "model": name,
+            "variant": "low",
+            "refused": [number % 3 == 0 for number in numbers],
+            "wrong": [(number * (7 + index)) % 10 < 6 for number in numbers],
+        }
+        pl.DataFrame(columns).write_parquet(f"{name}.parquet")
+    return tmp_path
+
+
+def printed(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.stdout.split())
+
+
+def shown(result: object) -> str:
+    return " ".join(str(result).split())
+
+
+def test_end_to_end_outcome_tables_are_scored_as_by_the_command():
+    scored = ri.score("one.parquet")
+    assert printed("score", "one.parquet").startswith(shown(scored))
+    assert scored.run.summary.index == ri.score(["one.parquet"], confidence_level=0.95).run.summary.index
+    assert scored.run.refusal_index().estimate == scored.run.summary.index.estimate
+    assert scored.first_passes == ()
+    assert "RI " in repr(scored)
+
+
+def test_end_to_end_graded_answers_are_read_and_scored_as_by_the_command(folder):
+    (folder / "first.csv").write_text(GRADED.format("", ""))
+    scored = ri.score("first.csv", columns={"grade": "verdict"}, words=WORDS)
+    (tally,) = scored.first_passes
+    assert (tally.correct, tally.incorrect, tally.refused, tally.to_force) == (1, 1, 2, 2)
+    assert scored.run is None
+    assert repr(scored) == "<ScoredFiles: 4 answers, no forced pass>"
+    assert printed("score", "first.csv", "--column", "grade=verdict", *OPTIONS).startswith(shown(scored)[:60])
+    scored.write("written.parquet")
+    assert ri.score("written.parquet").outcomes["refused"].to_list() == [False, False, True, True]
+
+
+def test_end_to_end_both_passes_of_graded_answers_have_an_index(folder):
+    (folder / "both.csv").write_text(GRADED.format("wrong", "right"))
+    scored = ri.score("both.csv", columns={"grade": "verdict", "forced_grade": "second"}, words=WORDS)
+    assert scored.first_passes == ()
+    assert scored.run.refusal_index().estimate == ri.refusal_index(ri.ContingencyTable(1, 1, 1, 1)).estimate == 0
+
+
+BAD_FILES = {
+    "none": ([], {}, "files: expected files"),
+    "not there": ("nothing.csv", {}, "nothing.csv"),
+    "a folder and a file": ([".", "one.parquet"], {}, "the folder of one run"),
+    "no path": (3, {}, "files"),
+    "unknown option": ("one.parquet", {"level": 0.9}, "level: expected one of"),
+    "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "--map"),
+}
+
+
+@pytest.mark.parametrize(("files", "options", "says"), BAD_FILES.values(), ids=BAD_FILES)
+def test_files_that_cannot_be_scored_are_named(files, options, says):
+    with pytest.raises((RefusalIndexError, TypeError), match=says if files != 3 else None):
+        ri.score(files, **options)
+
+
+def test_end_to_end_a_plan_is_that_of_the_command():
+    expected = {"refusal_rate": 0.5, "error_rate": 0.7, "refusal_index": 0.4}
+    options = ["--refusal-rate", ".5", "--error-rate", ".7", "--refusal-index", ".4"]
+    assert printed("plan", *options).startswith(shown(ri.plan(**expected)))
+    assert f"{ri.plan(**expected, half_width=0.1).questions:,} questions" in printed(
+        "plan", *options, "--half-width", ".1"
+    )
+    pair = ri.plan(["one.parquet", "two.parquet"])
+    assert printed("plan", "one.parquet", "two.parquet").startswith(shown(pair))
+    assert pair.questions == pair.pairs["low"].needed.n
+    corrected = ri.plan("one.parquet", corrected=True, half_width=0.2)
+    assert corrected.questions == corrected.plans["low"].sizes[0].n
+
+
+BAD_PLANS = {
+    "nothing": ({}, "refusal_rate, error_rate and refusal_index together"),
+    "pilot and rates": ({"pilot": "one.parquet", "refusal_rate": 0.5}, "got both"),
+    "half width": ({"pilot": "one.parquet", "half_width": 3}, "half_width: expected a number above 0 and below 2"),
+    "slope": ({"pilot": "one.parquet", "error_slope": 2}, "require corrected, which is missing"),
+    "three": ({"pilot": ["one.parquet", "two.parquet", "three.parquet"]}, "one or two models, got 3"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), BAD_PLANS.values(), ids=BAD_PLANS)
+def test_arguments_of_a_plan_that_do_not_go_together_are_named(arguments, says):
+    with pytest.raises(RefusalIndexError, match=says):
+        ri.plan(**arguments)
+
+
+def test_end_to_end_sensitivity_is_that_of_the_command():
+    found = ri.sensitivity("one.parquet", grader_error=(0.02, 0.05))
+    assert shown(found) == printed("sensitivity", "one.parquet", "--grader-error", "0.02,0.05")
+    assert found.variants[0].misgrading.low < found.variants[0].misgrading.high
+    with pytest.raises(RefusalIndexError, match=r"grader_error: expected two rates .* got 2 and 5"):
+        ri.sensitivity("one.parquet", grader_error=(2, 5))
+
+
+def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command():
+    two = ri.compare("one.parquet", "two.parquet")
+    three = ri.compare(["one.parquet", "two.parquet", "three.parquet"])
+    assert isinstance(two, PairComparison)
+    assert isinstance(three, RunRanking)
+    assert printed("compare", "one.parquet", "two.parquet").startswith(shown(two))
+    assert printed("compare", "one.parquet", "two.parquet", "three.parquet").startswith(shown(three))
+    assert "difference in RI " in repr(two)
+    with pytest.raises(RefusalIndexError, match="metric: applies to a ranking of three runs or more, got two"):
+        ri.compare("one.parquet", "two.parquet", metric="correct_rate")
+    with pytest.raises(RefusalIndexError, match="two runs or more"):
+        ri.compare("one.parquet")
+
+
+def test_limits_of_a_gate_are_arguments_or_a_policy():
+    by_policy = ri.gate("one.parquet", policy={"at_least": {"correct_rate": 0.9}, "alpha": 0.1})
+    by_limits = ri.gate("one.parquet", policy={"alpha": 0.1}, at_least={"correct_rate": 0.9})
+    assert by_limits.to_document() == by_policy.to_document()
+    assert by_limits.verdict == "fail"
+    with pytest.raises(RefusalIndexError, match="got 'at_leats'; did you mean 'at_least'"):
+        ri.gate("one.parquet", at_leats={})
+
+
+def test_a_result_prints_with_its_interval_and_a_run_that_is_gone_by_its_path(folder):
+    table = ri.ContingencyTable(40, 10, 20, 30)
+    low, high = ri.refusal_index(table).confidence_interval()
+    assert f"[{low:.3f}, {high:.3f}]" in repr(ri.refusal_index(table))
+    assert "nobody_refused" in repr(ri.refusal_index(ri.ContingencyTable(0, 0, 6, 4)))
+    run = ri.evaluate("almanac/small", limit=20, variants="high", out="run")
+    estimate = run.summary.index
+    assert f"[{estimate.low:.2f}, {estimate.high:.2f}]" in repr(run)
+    gone = replace(run, table=None, computed=None, source=folder / "gone")
+    assert repr(gone) == f"RunResults({str(folder / 'gone')!r})"
+
+
+def test_a_notebook_shows_the_first_screen_with_definitions_folded():
+    html = ri.score("one.parquet")._repr_html_()
+    assert html.count("<details><summary>Definitions</summary>") == 1
+    assert "<details" in ri.compare("one.parquet", "two.parquet")._repr_html_()
+    assert "<details" not in str(ri.score("one.parquet"))
+
+
+def test_commands_and_functions_have_the_same_options():
+    from refusal_index.cli.uncertainty import plan
+
+    of_command = set(inspect.signature(plan).parameters) - {"full", "variants", "confidence_level"}
+    assert of_command | {"variant", "options"} == set(inspect.signature(ri.plan).parameters)
