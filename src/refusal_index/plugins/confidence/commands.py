@@ -119,8 +119,7 @@ def confidence(
         chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
         _choose_threshold(run, chosen, (cluster, weight), (out, save), as_json=json, full=full)
         return
-    if save is not None:
-        raise OptionError("--save: expected --penalty or --max-error, which choose the threshold to save; add one")
+    _refuse_to_save(save)
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
             raise OptionError(
@@ -251,6 +250,12 @@ def _paragraphs(statement: Statement) -> Iterator[Block]:
     for line in sentence(statement).splitlines():
         if line:
             yield from ("", line)
+
+
+def _refuse_to_save(save: Path | None) -> None:
+    """Raise OptionError if a threshold is to be saved although none is chosen."""
+    if save is not None:
+        raise OptionError("--save: expected --penalty or --max-error, which choose the threshold to save; add one")
 
 
 def _choose_threshold(

@@ -78,7 +78,9 @@ class Rule:
     reading: RefusalRule = WORDING
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    def decide(self, reply: str, logprobs: Iterable[object], question: str = "", choices: Sequence[str] = ()) -> Decision:
+    def decide(
+        self, reply: str, logprobs: Iterable[object], question: str = "", choices: Sequence[str] = ()
+    ) -> Decision:
         """Return whether to give a reply to the forced prompt.
 
         Parameters
@@ -152,7 +154,7 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
     try:
         return _rule(document)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RuleError(f"{path}: expected what 'confidence RUN --save FILE' writes, got other contents ({error})") from error
+        raise RuleError(f"{path}: expected what 'confidence RUN --save FILE' writes, got an error: {error}") from error
 
 
 def _check(path: object, document: Mapping[str, Any], name: str, expected: str, allowed: Iterable[object]) -> None:

@@ -35,7 +35,8 @@ def save_rule(found: Threshold, path: Path) -> None:
 
 def rule_of_threshold(found: Threshold) -> Rule:
     """Return the rule of a threshold; raises as `save_rule` does."""
-    method = found.answers.method
+    answers = found.answers
+    method = answers.method
     cut = found.selected.cut
     run = found.run
     if not run.source.is_dir():
@@ -45,8 +46,8 @@ def rule_of_threshold(found: Threshold) -> Rule:
             f"rule: expected a method whose score comes from a reply and its log probabilities, got {method}; "
             f"name one of {', '.join(REDUCTIONS)} as the method"
         )
-    if method in CALIBRATIONS and found.answers.calibration is None:
-        raise ConfidenceError(f"rule: {method} is not trained on one half of the questions: {found.answers.not_trained}")
+    if method in CALIBRATIONS and answers.calibration is None:
+        raise ConfidenceError(f"rule: {method} is not trained on one half of the questions: {answers.not_trained}")
     if cut is None or not math.isfinite(cut):
         raise ConfidenceError(f"rule: expected a threshold between two scores, got none ({found.selected.reason})")
     settings = run.settings
@@ -61,4 +62,4 @@ def rule_of_threshold(found: Threshold) -> Rule:
         "threshold": {name: document[name] for name in ABOUT_THRESHOLD},
         "other_half": document["points"][0],
     }
-    return Rule(method, str(settings["model"]), cut, found.answers.calibration, reading, provenance)
+    return Rule(method, str(settings["model"]), cut, answers.calibration, reading, provenance)

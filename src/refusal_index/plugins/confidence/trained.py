@@ -462,7 +462,8 @@ def one_calibration(evidence: Evidence, fit: Fit) -> tuple[Calibration, dict[str
     rows = likelihood(evidence).drop_nulls("confidence")
     graded = rows.drop_nulls("wrong")
     calibration = fit(graded["confidence"].to_numpy(), (~graded["wrong"]).cast(pl.Float64).to_numpy())
-    return calibration, {name: calibration(score) for name, score in rows.select("question_id", "confidence").iter_rows()}
+    scores = rows.select("question_id", "confidence").iter_rows()
+    return calibration, {question_id: calibration(score) for question_id, score in scores}
 
 
 def p_ik(evidence: Evidence) -> pl.DataFrame:
