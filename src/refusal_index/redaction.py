@@ -33,6 +33,9 @@ NO_WORD = re.compile(r"(?s).{6,}")
 CREDENTIAL = re.compile(r"(?s)(?=.*[^\W\d_])(?=.*\d).{16,}")
 """What a key must look like to be filtered outside of errors: a word of a language does not."""
 
+KEY_IN_PATH = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?:sk-[\w-]{16,}|\w{20,})", re.ASCII)
+"""What a part of a path must look like to be taken for a key; names of models hold dots or dashes, and are shorter."""
+
 MAX_NAME_LENGTH = 16  # of a user name; a longer one without a password before the @ is a key
 REDACTED = "[key]"
 
@@ -231,12 +234,14 @@ def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """Return the password and the secret query parameters of a URL, or of any text that may be one.
+    """Return the password, the secret query parameters and the keys in the path of a URL, or of a text that may be one.
 
     Examples
     --------
     >>> secrets_in_url("https://me:swordfish@host/v1?api_key=123456&n=1")
     ['swordfish', '123456']
+    >>> secrets_in_url("https://gateway/a8Kd02jLmQ7xYz41bNcV/openai/gpt-4o-mini-2024-07-18")
+    ['a8Kd02jLmQ7xYz41bNcV']
     """
     try:
         parts = urlsplit(url)
@@ -246,8 +251,9 @@ def secrets_in_url(url: str) -> list[str]:
     except ValueError:
         return []
     credential = password or (user if len(user) >= MAX_NAME_LENGTH else "")
-    named = (value for name, value in arguments if re.fullmatch(SECRET_PARAMETER, name, re.IGNORECASE))
-    return [unquote(credential), *named] if credential else [*named]
+    named = [value for name, value in arguments if re.fullmatch(SECRET_PARAMETER, name, re.IGNORECASE)]
+    in_path = [part for part in parts.path.split("/") if KEY_IN_PATH.fullmatch(part)]
+    return [*([unquote(credential)] if credential else []), *named, *in_path]
 
 
 def _forms(pattern: re.Pattern[str]) -> tuple[str, ...]:

@@ -294,7 +294,7 @@ def test_unrelated_pass_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"expected the forced answers .* got none of 64.*q0.*x1.*question_id=NAME"):
         joined(read(first), second, None, ReadOptions())
     second.write_text("id,grade\nq0,A\nq0,B\n")
-    with pytest.raises(DatasetError, match="expected every question once, got 'q0' twice"):
+    with pytest.raises(DatasetError, match=r"lines 2, 3: expected every question once, got the id 'q0' 2 times"):
         joined(read(first), second, None, ReadOptions())
 
 

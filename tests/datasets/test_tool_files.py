@@ -132,6 +132,40 @@ def test_apostrophe_is_removed_only_before_a_formula_of_promptfoos_csv(tmp_path)
     assert (one.question.gold, one.reply) == ("=A", "the 'O'-ring")
 
 
+def test_promptfoo_test_without_assertions_has_no_grade_in_json_and_csv(tmp_path):
+    unchecked = {
+        **promptfoo_result("Who?", "Ann", "Bob", True),
+        "gradingResult": {"pass": True, "reason": "No assertions"},
+    }
+    (tmp_path / "x.jsonl").write_text(json.dumps(unchecked) + "\n" + json.dumps(promptfoo_result(*ROWS[0], 0)))
+    assert [one.grade for one in read(tmp_path / "x.jsonl").passes] == [Grade.UNSCORED, C]
+    header = "question,answer,[m] p,Status,Score,Named Scores,Grader Reason,Comment\n"
+    (tmp_path / "x.csv").write_text(f"{header}Who?,Ann,Bob,PASS,1,,No assertions,\nWho is it?,Ann,Ann,PASS,1,,,\n")
+    assert [one.grade for one in read(tmp_path / "x.csv").passes] == [Grade.UNSCORED, C]
+
+
+def test_prompt_of_promptfoo_has_the_same_name_for_each_provider(tmp_path):
+    header = ",".join(
+        f"[{model}] {prompt},Status,Score,Named Scores,Grader Reason,Comment" for model in "mn" for prompt in "pq"
+    )
+    (tmp_path / "x.csv").write_text(
+        f"question,answer,{header}\nWho?,Ann,{',Ann,PASS,1,,,' * 3},Ann,PASS,1,,,\n".replace(",,Ann,PASS", ",Ann,PASS")
+    )
+    assert [(one.model, one.variant) for one in read(tmp_path / "x.csv").passes] == [
+        *(("m", "prompt 0"), ("m", "prompt 1"), ("n", "prompt 0"), ("n", "prompt 1"))
+    ]
+
+
+def test_deepeval_test_with_a_failed_metric_or_none_has_no_grade(tmp_path):
+    metrics = ([{"name": "A", "error": None}], [{"name": "A", "error": "no reply"}], None)
+    cases = [
+        {"input": f"{n}?", "expected_output": "Ann", "actual_output": "Bob", "success": False, "metrics_data": data}
+        for n, data in enumerate(metrics)
+    ]
+    (tmp_path / "x.json").write_text(json.dumps(deepeval(cases, is_camel=False)))
+    assert [one.grade for one in read(tmp_path / "x.json").passes] == [I, Grade.UNSCORED, Grade.UNSCORED]
+
+
 def test_prompts_of_promptfoo_are_variants_and_a_failed_request_is_unscored(tmp_path):
     promptfoo_csv(tmp_path / "x.csv", 2)
     variants = {(one.variant, one.question.text): (one.reply, one.grade) for one in read(tmp_path / "x.csv").passes}
@@ -195,8 +229,6 @@ def test_end_to_end_answers_without_a_grade_are_graded_by_a_rule(tmp_path):
     path.write_text("question,reference,response\nWho?,Ann,It is Ann.\nWhere?,Oslo,I don't know.\nWhen?,1870,1871\n")
     assert graded(path, "includes") == [C, R, I]
     assert graded(path, "exact") == [I, R, I]
-    with pytest.raises(ValueError, match="expected exact, includes, choice for answers without a grade"):
-        graded(path, "openai/gpt-4o")
 
 
 def test_word_for_an_answer_without_a_grade_keeps_it_from_being_right_or_a_refusal(tmp_path):

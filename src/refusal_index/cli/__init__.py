@@ -211,7 +211,8 @@ class SharedOptions:
     - `name`: Name of the model, instead of the one in the files.
     - `dataset`: Name of the dataset, instead of the one in the files.
     - `variants` NAME: Name of the prompt, such as normal, instead of the one in the files.
-    - `grader`: Rule that grades answers without a grade: 'exact', 'includes' or 'choice'.
+    - `grader`: What grades answers without a grade: 'exact', 'includes' or 'choice', a model as PROVIDER/NAME, or your
+      own function as python:MODULE:FUNCTION.
     - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
     - `refusal`: How to recognise a refusal in a reply, whatever its grade: 'wording', 'tag', +REGEX, @FILE or a
       function, as in 'refusal-index run'. [default: by the grade]

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import check_named, columns_of, takes_settings, words_of
+from refusal_index.cli.shared_options import OF_GRADING, check_named, columns_of, takes_settings, words_of
 from refusal_index.runs.settings import SETTINGS
 
 
@@ -78,7 +78,7 @@ def run(
     *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
-    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. A rule also grades answers "
+    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. It also grades answers "
     "without a grade in the file. [default: exact for the almanac, else openai/gpt-4o-mini]",
     seed="Random seed of every request.",
 )
@@ -112,19 +112,21 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
+    from refusal_index.cli.imported import FilesToRead
     from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.runs.reuse import RULES_OF_IMPORTS, prepare_force
+    from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
-    grader = values.get("grader")
     options = ReadOptions(
         *(columns_of(column), scorer, refusal),
         words=words_of(map_),
         encoding=values.get("encoding", "utf-8"),
         rows=rows,
-        grader=grader if grader in RULES_OF_IMPORTS else None,
+        grader=values.get("grader"),
     )
+    of_grading = {option: values[option] for option in OF_GRADING if option in values}
+    options = FilesToRead([file], None, format_, options, None).with_grades(of_grading).options
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out, same_model=same_model)
     print_caveats([plan])

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.cli import console
+from refusal_index.cli.console import OptionError
 
 if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.first_pass import FirstPass, FirstPasses
     from refusal_index.data.imports import ReadOptions
     from refusal_index.findings.tallies import Tally
+
+
+ADDRESS = ("grader_base_url", "grader_api_key_env")
+"""Settings for asking a grading model that every command with this model needs."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class FilesToRead:
     kind: str | None  # the format; None to detect it
     options: ReadOptions
     variants: str | None  # name of the prompt instead of the one in the files
+    asking: Mapping[str, Any] = field(default_factory=dict)  # settings for asking a grading model, by name
 
     def arguments(self, *left_out: str) -> list[str]:
         """Return the options of this reading as words of a command line, except some."""
@@ -39,15 +45,47 @@ class FilesToRead:
             "--variants": [self.variants],
             **{f"--{name}": [getattr(options, name)] for name in ("rows", "scorer", "refusal", "grader")},
             **{f"--{name}": [getattr(options, name)] for name in ("name", "dataset")},
+            **{console.option(name): [value] for name, value in self.asking.items() if name in ADDRESS},
         }
         values = [(name, value) for name, several in pairs.items() if name not in left_out for value in several]
         return [word for name, value in values if value is not None for word in (name, str(value))]
+
+    def with_grades(self, values: Mapping[str, Any]) -> FilesToRead:
+        """Return the reading with grades of what a model or function is to grade, which is asked for those missing.
+
+        - `values`: settings for asking it, by name.
+        """
+        from refusal_index.runs.reuse import RULES_OF_IMPORTS
+        from refusal_index.runs.settings import Settings
+
+        grader = self.options.grader
+        if grader is None or grader in RULES_OF_IMPORTS:
+            return self
+        from refusal_index.runs.file_grading import grades_in, prepare_file_grading
+
+        passes = [first_pass for _, found in self.read()[1] for first_pass in found.passes]
+        plan = prepare_file_grading(passes, self.files[0], Settings.from_values(**{**values, "grader": grader}))
+        if plan is None:
+            return self
+        from refusal_index.cli.runs import graded_with_progress
+
+        graded = replace(self.options, grades=grades_in(graded_with_progress(plan)))
+        return replace(self, options=graded, asking=values)
 
     def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
         """Return the first passes of the files with their forced answers, and what was read from each file."""
         from refusal_index.runs.scoring import read_files
 
         return read_files(self.files, self.forced, self.kind, self.options, self.variants)
+
+
+def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
+    """Raise OptionError if settings for asking a grading model are given without one."""
+    from refusal_index.runs.reuse import RULES_OF_IMPORTS
+
+    if values and (grader is None or grader in RULES_OF_IMPORTS):
+        name = console.option(next(iter(values)))
+        raise OptionError(f"{name}: applies only with a grading model; name it with --grader, or leave it out")
 
 
 def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
@@ -100,10 +138,13 @@ def _next_commands(
     - `tallied`: the counts of first passes without a forced pass.
     - `has_replies`: whether a file holds what a model wrote.
     """
+    from refusal_index.runs.settings import DEFAULT_GRADER
+
     files = [*map(str, reading.files)]
     read = [*files, *reading.arguments()]
     if any(tally.gradable for tally in tallied) and reading.options.grader is None:
         yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
+        yield "To have a model grade them:", ["score", *read, "--grader", DEFAULT_GRADER]
     if any(tally.to_force for tally in tallied):
         for file in files:
             asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments(*NOT_OF_FORCE)]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead
-from refusal_index.cli.shared_options import WeightedScoreP, columns_of, output, words_of
+from refusal_index.cli.imported import FilesToRead, check_asks
+from refusal_index.cli.shared_options import OF_GRADING, WeightedScoreP, columns_of, output, takes_settings, words_of
 
 if TYPE_CHECKING:
     from refusal_index.models.requests import ModelProvider
 
 
+@takes_settings(*OF_GRADING)
 def import_(
     files: list[Path],
     /,
@@ -34,6 +36,8 @@ def import_(
     variants: str | None = None,
     weighted_score_p: WeightedScoreP = 1.0,
     json: bool = False,
+    *,
+    values: Mapping[str, Any],
 ) -> None:
     """Import results from other evaluation tools.
 
@@ -41,7 +45,7 @@ def import_(
     changed. Refused questions lack their forced answers unless the file holds both passes or --forced names a second
     file; 'refusal-index force' adds them.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 1 answers without a grade left, 2 bad input.
 
     - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).
     - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
@@ -57,6 +61,7 @@ def import_(
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import tally_blocks
 
+    check_asks(grader, values)
     file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
         raise OptionError(f"--out: {out} is one of the files to import; choose another name")
@@ -64,7 +69,7 @@ def import_(
     options = ReadOptions(
         columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
     )
-    passes, read = FilesToRead(files, forced, format_, options, variants).read()
+    passes, read = FilesToRead(files, forced, format_, options, variants).with_grades(values).read()
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)

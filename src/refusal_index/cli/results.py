@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead, score_imported
+from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
+from refusal_index.cli.imported import FilesToRead, check_asks, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
+    OF_GRADING,
     ConfidenceLevel,
     columns_of,
     how_to_show,
     only_folder,
     output,
     readable_runs,
+    takes_settings,
     weights_of,
     words_of,
 )
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from refusal_index.findings.run_results import RunResults
 
 
+@takes_settings(*OF_GRADING)
 def score(
     files: list[Path] | None = None,
     /,
@@ -53,14 +56,17 @@ def score(
     regrade: bool = False,
     rates: Path | None = None,
     json: bool = False,
+    *,
+    values: Mapping[str, Any],
 ) -> None:
     """Compute the Refusal Index from graded answers.
 
     Reads outcome tables, results of other tools, or published rates. If a file holds the first pass alone, prints its
     rates and the command for the forced pass. For the folder of a run, rebuilds its outcome table and summary from the
-    stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
+    stored replies, without a request; with --cluster or --weight it prints the results and changes nothing. Only a
+    model as --grader is sent requests; its grades are kept below runs, and are not asked for again.
 
-    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, 2 bad input.
+    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, or not all graded, 2 bad input.
 
     - `files` FILE: Outcome tables or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx), logs of Inspect,
       samples of lm-eval, or the folder of one run.
@@ -80,6 +86,7 @@ def score(
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
     of_imports: dict[str, object] = {"--forced": forced, "--map": map_, "--scorer": scorer, "--format": format_}
+    of_imports |= {option(name): value for name, value in values.items()}
     of_imports |= {"--rows": rows, "--grader": grader, "--name": name, "--dataset": dataset, "--variants": variants}
     if rates is not None:
         of_outcomes = {**of_imports, "--column": column, "--cluster": cluster, "--weight": weight, "--refusal": refusal}
@@ -88,11 +95,12 @@ def score(
         return
     if not files:
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
+    check_asks(grader, values)
     folder = only_folder("score", files)
     columns = columns_of(column)
     is_import = any([*of_imports.values(), refusal and not folder])
-    if folder and is_import:
-        given = next(option for option, value in of_imports.items() if value)
+    if folder and (is_import or encoding != "utf-8"):
+        given = next((name for name, value in of_imports.items() if value), "--encoding")
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run
@@ -105,7 +113,8 @@ def score(
             rows=rows,
             grader=grader,
         )
-        complete = score_imported(FilesToRead(files, forced, format_, options, variants), analysis, as_json=json)
+        reading = FilesToRead(files, forced, format_, options, variants).with_grades(values)
+        complete = score_imported(reading, analysis, as_json=json)
     else:
         if refusal is not None:
             raise OptionError(
@@ -130,9 +139,9 @@ def _check_alone(rates: Path, files: Sequence[Path] | None, of_outcomes: Mapping
         raise OptionError(
             f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
         )
-    for option, value in of_outcomes.items():
+    for name, value in of_outcomes.items():
         if value:
-            raise OptionError(f"{option}: applies to outcomes, got --rates {rates}; leave it out")
+            raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
 
 
 def _score_outcomes(

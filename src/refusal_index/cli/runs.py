@@ -27,7 +27,7 @@ from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import without_logprobs
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
-from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
+from refusal_index.render.dry_run import dry_run_blocks, dry_run_document, grading_line
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
@@ -38,6 +38,7 @@ from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
 from refusal_index.runs.execute import execute
+from refusal_index.runs.open_run import begin
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.run_set import SetRun
@@ -120,6 +121,26 @@ def execute_and_show(plan: Plan, *, as_json: bool) -> None:
     run = execute_with_progress(plan, partial(execute, plan))
     if not show_run(run, as_json=as_json):
         raise typer.Exit(INCOMPLETE)
+
+
+def graded_with_progress(plan: Plan) -> RunResults:
+    """Grade the answers of a file, after a line with the requests and their cost, and return the results.
+
+    Exits with `INCOMPLETE` if not all could be graded; the grades are kept.
+    """
+    begin(plan)  # the estimate counts the stored replies
+    estimate = asking(estimate_run(plan))
+    if estimate.requests.most:
+        console.note(f"note: {', '.join(plan.graders)} grades {grading_line(estimate)}")
+    run = execute_with_progress(plan, partial(execute, plan))
+    if run.ended is not None or run.missing:
+        why = run.ended or run.missing[0].error
+        console.error(
+            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); run the "
+            "same command again to complete them: grades are kept"
+        )
+        raise typer.Exit(INCOMPLETE)
+    return run
 
 
 def _interruption_note(sending: Sending) -> str:

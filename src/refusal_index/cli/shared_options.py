@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WeightedScoreP = Annotated[float, typer.Option(min=0)]
 DEFAULT_LEVEL = 0.95
+OF_GRADING = ("grader_base_url", "grader_api_key_env", "grader_prompt", "grader_price", "max_connections")
+"""Settings of commands in which a model grades answers of a file."""
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 
 

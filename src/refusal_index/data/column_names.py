@@ -8,7 +8,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "problem", "query", "prompt", "instruction", "user_input", "input", "prompts"),
     "answer": (
         *("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "ground_truth"),
-        *("expected_output", "answer", "reference"),
+        *("expected_output", "expected_answer", "expected", "answer", "reference"),
     ),
     "aliases": ("aliases", "answer_aliases"),
     "choices": ("choices", "options"),

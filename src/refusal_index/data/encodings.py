@@ -27,7 +27,7 @@ def other_encoding(encoding: str, error: UnicodeDecodeError) -> str:
     - `encoding`: the encoding that was tried.
     """
     line = error.object
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
         return "expected text in UTF-8, got UTF-16; save it as UTF-8"
     # the bytes from 0x80 to 0x9f are control characters in Latin-1, and quotation marks in Windows' code page
     other = "cp1252" if any(0x80 <= byte < 0xA0 for byte in line) else "latin-1"

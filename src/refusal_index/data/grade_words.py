@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -154,6 +155,8 @@ def _unknown_words(
     words: tuple[str, ...] = ()
     if any(isinstance(values[index], list | dict) for index in unknown.values()):
         advice = "; name one value by its path, as in --column grade=NAME.0"
+    elif all(map(_is_number, unknown)):
+        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME"
     elif len(unknown) > MANY_WORDS:
         advice = f"; the column has {len(unknown):,} such values, so it may hold no grades: name another with "
         advice += "--column grade=NAME"
@@ -164,6 +167,10 @@ def _unknown_words(
     error = FirstPassError(str(location(first, message + advice)))
     error.unknown_words = words
     return error
+
+
+def _is_number(word: str) -> bool:
+    return re.fullmatch(r"-?\d*[.,]?\d+%?", word) is not None
 
 
 def are_grades(cells: Iterable[Any]) -> bool:

@@ -146,12 +146,14 @@ def read_graded(
             passes.append(first_pass.without_reply(FIRST_EMPTY))
         else:
             passes.append(_with_forced(first_pass, values, by_role, mark, both=both))
+    _check_ids(file.source, rows, passes)
     return FirstPasses(
         tuple(passes),
         columns=by_role,
         not_used=_not_used(rows, by_role),
         conflicts=tuple(_conflicts(rows, by_role, cells, grades)),
         grade_columns=tuple(name for name in _not_used(rows, by_role) if _holds_grades(rows, name)),
+        repeated=0 if "question_id" in by_role else _repeated(passes),
     )
 
 
@@ -206,15 +208,20 @@ def _without_grades(
     present = tables.present_columns(rows)
     path = file.source.name
     error = tables.missing_column(file.source, present, "grade", "grade")
+    named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
     candidate = next((name for name in present if _holds_grades(rows, name)), None)
     if candidate is not None:
         error.setting = "grade", candidate
     elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
-        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
         command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
         error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
     elif "reply" in by_role and "answer" in by_role:
-        error.args = (f"{path}: expected grades, got replies without; grade them with --grader exact, or name them",)
+        command = shlex.join(["refusal-index", "score", path, *named, "--grader", "exact"])
+        error = file.source.wrong(
+            "expected grades, got replies without; if a column holds the grades, name it with --column grade=NAME; to "
+            f"compare the replies with the gold answers: {command}; to have a model grade them, name it in place of "
+            "exact, for instance openai/gpt-4o-mini"
+        )
     elif "reply" in by_role:
         advice = "name the gold answers with --column answer=NAME and add --grader exact, or name the grades"
         error.args = (f"{path}: expected grades, got replies without grades and gold answers; {advice}",)
@@ -324,6 +331,32 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
     ]
 
 
+def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequence[FirstPass]) -> None:
+    """Raise FirstPassError for an id that occurs several times in a draw of a model."""
+    lines: dict[Any, list[int]] = {}
+    for row, first_pass in zip(rows, passes, strict=True):
+        lines.setdefault((first_pass.identification, first_pass.question.question_id), []).append(row.line)
+    repeated = {key: numbers for key, numbers in lines.items() if len(numbers) > 1}
+    if repeated:
+        (_, question_id), numbers = next(iter(repeated.items()))
+        raise source.wrong(
+            f"expected every question once, got the id {question_id!r} {len(numbers):,} times"
+            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; name the column that tells "
+            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME",
+            numbers,
+        )
+
+
+def _repeated(passes: Sequence[FirstPass]) -> int:
+    """Return the number of rows that have the question and the gold answer of an earlier row in a draw of a model."""
+    asked = [
+        (first_pass.identification, replace(first_pass.question, question_id="", topic=None))
+        for first_pass in passes
+        if first_pass.question.text != NOT_KNOWN
+    ]
+    return len(asked) - len(set(asked))
+
+
 def _of_flags(values: Values) -> Grade | None:
     """Return the grade from the flags for right and wrong; None if they do not say.
 
@@ -412,7 +445,7 @@ def _not_used(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> tuple[s
     used = {name for role, name in by_role.items() if role not in superseded}
     roots = {name.partition(".")[0] for name in used}
     present = (name for name in tables.present_columns(rows) if "." not in name or name.partition(".")[0] not in roots)
-    return tuple(name for name in present if name not in used | roots)
+    return tuple(name for name in present if name and name not in used | roots)
 
 
 def _conflicts(

@@ -15,7 +15,7 @@ from refusal_index.data.encodings import UTF_8
 from refusal_index.data.first_pass import FirstPass, FirstPassError, FirstPasses, from_outcomes
 from refusal_index.data.grade_words import Translations
 from refusal_index.data.graded import read_graded, resolved
-from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import REQUIRED, SCHEMA, read_outcomes, unused_columns
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
@@ -43,7 +43,8 @@ class ReadOptions:
     words: Translations = field(default_factory=dict)  # translations of words for grades
     encoding: str = UTF_8  # of text files
     rows: str | None = None  # path of the list of answers in a document; None to find it
-    grader: str | None = None  # the rule that grades answers without a grade; None to leave them unscored
+    grader: str | None = None  # what grades answers without a grade; None to leave them unscored
+    grades: Mapping[str, Outcome] = field(default_factory=dict)  # what models have graded, of `runs.file_grading`
     # what `refusal` stands for: a reply that it detects is a refusal, whatever its grade
     detector: Callable[[str, Question], bool] | None = None
 

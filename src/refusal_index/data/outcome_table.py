@@ -26,6 +26,7 @@ from refusal_index.data.tables import (
     Kind,
     TextTable,
     file_format,
+    import_advice,
     read_text,
     resolve_columns,
     verbatim,
@@ -208,7 +209,8 @@ def _check_columns(raw: TextTable, *, can_name: bool) -> None:
     for name in REQUIRED:
         if name not in raw.columns:
             guess = nearest(name, raw.columns)
-            advice = f"; rename {guess!r} to {name!r}" if guess else f"; add a column {name!r} of true and false"
+            add = f"add a column {name!r} of true and false"
+            advice = f"; rename {guess!r} to {name!r}" if guess else f"{_to_import(raw)} {add}"
             error = raw.source.lacks(f"a column {name!r}", raw.columns, advice + ", or name one" * can_name)
             error.setting = (name, guess or "NAME") if can_name else None
             raise error
@@ -220,6 +222,11 @@ def _check_columns(raw: TextTable, *, can_name: bool) -> None:
                 f"column {column!r} looks like {expected!r}, which is missing; "
                 f"rename it to {expected!r}, or to something less similar if it is something else"
             )
+
+
+def _to_import(raw: TextTable) -> str:
+    """Return the advice for a file that may hold the results of another tool."""
+    return ";" if raw.source.kind == "memory" else f"; {import_advice(raw.source.name)}, or"
 
 
 KINDS: Mapping[str, Kind] = {

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -87,7 +88,8 @@ class Source:
 
     def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
         """Return the error for missing columns."""
-        return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
+        where = " in the first row of the first sheet" if self.kind == "xlsx" else ""
+        return self.wrong(f"expected {expected}{where}, got {listed(present)}{advice}")
 
     def broken(self, message: str) -> TableError:
         """Return the error for content that is not a table."""
@@ -123,11 +125,19 @@ def file_format(
     kind = formats.get(Path(name.removesuffix(".gz")).suffix)
     if kind is None or (kind in ("parquet", "xlsx") and name.endswith(".gz")):
         *suffixes, last = formats
+        if error is OutcomeTableError and formats is READABLE and Path(name).suffix in (".json", ".eval"):
+            raise error(f"{path}: expected a run or an outcome table, got another kind of file; {import_advice(path)}")
         raise error(
             f"{path}: expected a file that ends in {', '.join(suffixes)} or {last} (text perhaps followed by .gz), got "
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
         )
     return kind
+
+
+def import_advice(path: str | Path) -> str:
+    """Return the advice for a file of another tool where an outcome table was expected."""
+    command = shlex.join(["refusal-index", "import", str(path), "--out", "outcomes.parquet"])
+    return f"if it holds graded answers or a log, write a table of them: {command}"
 
 
 def opened(path: Path, error: type[TableError]) -> BinaryIO:
@@ -227,6 +237,8 @@ WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 SEPARATORS = ",;\t"
 """Separators of cells in CSV; spreadsheets write semicolons in many locales."""
+
+SEPARATOR_HINTS = tuple(f"sep={mark}".strip() for mark in SEPARATORS)
 
 PROMPTFOO = {"Status", "Grader Reason"}
 """Columns of promptfoo's CSV."""
@@ -503,11 +515,15 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
 
 
 def _separator(lines: Iterator[str]) -> tuple[list[str], str]:
-    """Return the lines up to the header, and the separator that splits the header into the most cells."""
-    before = []
+    """Return the lines up to the header, and the separator that splits the header into the most cells.
+
+    A first line such as ``sep=;``, which tells a spreadsheet the separator, is emptied.
+    """
+    before: list[str] = []
     for line in lines:
-        before.append(line)
-        if line.strip():
+        is_hint = not before and line.strip().casefold() in SEPARATOR_HINTS
+        before.append("\n" if is_hint else line)
+        if line.strip() and not is_hint:
             break
     header = before[-1] if before else ""
     sizes = {mark: len(next(csv.reader([header], delimiter=mark), ())) for mark in SEPARATORS}
@@ -543,7 +559,7 @@ def _numbered(header: list[str]) -> list[str]:
 
 
 def _each_once(source: Source, names: list[str]) -> list[str]:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise source.wrong(f"expected every column once, got {twice[0]!r} twice; rename or remove one of the two")
     return names

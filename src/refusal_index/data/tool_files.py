@@ -1,7 +1,8 @@
-"""Result files of other tools that need more than usual names of columns: those of promptfoo.
+"""Result files of other tools that need more than usual names of columns: those of promptfoo and deepeval.
 
 A record of promptfoo's JSON holds the variables of a test, the reply and the verdict. A row of its CSV has a column for
-each variable, and a group of columns for every prompt and provider. Both become rows of graded answers.
+each variable, and a group of columns for every prompt and provider. Both become rows of graded answers. A test of
+deepeval without a metric, or with one that failed, has no grade.
 """
 
 from __future__ import annotations
@@ -28,15 +29,57 @@ ASSERTION_FAILED = 1
 """The `failureReason` of a result without an error."""
 
 
+NO_ASSERTIONS = "No assertions"
+"""The reason that promptfoo gives for passing a test that checks nothing."""
+
+
 def usual_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows of a file with columns of usual names; those of other tools as they are."""
     columns = rows[0].cells.keys()
-    if {"promptIdx", "testIdx", "vars"} <= columns:
-        several = len({row.cells.get("promptIdx") for row in rows}) > 1
-        return _numbered([_of_result(row, is_named=several) for row in rows])
+    if {"vars", "prompt", "success"} <= columns:
+        prompts = {_prompt_index(row.cells): _prompt(row.cells) for row in rows}
+        names = _names({index: prompts[index] for index in sorted(prompts, key=str)})
+        return _numbered([_of_result(row, names) for row in rows])
     if {"Status", "Grader Reason"} <= columns:
-        return tuple(one for row in rows for one in _of_csv(row))
+        return _numbered([one for row in rows for one in _of_csv(row)])
+    metrics = next((name for name in columns if plain_name(name) == "metrics_data"), None)
+    if metrics is not None and "success" in columns:
+        return tuple(_of_deepeval(row, row.cells.get(metrics)) for row in rows)
     return tuple(rows)
+
+
+def _of_deepeval(row: Row, metrics: Any) -> Row:
+    """Return a test of deepeval, without its verdict if no metric could give one."""
+    data = [metric for metric in metrics if isinstance(metric, Mapping)] if isinstance(metrics, list) else []
+    is_judged = bool(data) and (row.cells["success"] is True or not any(metric.get("error") for metric in data))
+    return row if is_judged else replace(row, cells={**row.cells, "success": None})
+
+
+Prompt = tuple[str, str]
+"""A provider, and the label of a prompt, which several providers share."""
+
+
+def _prompt(cells: Mapping[str, Any]) -> Prompt:
+    """Return the prompt of a result."""
+    prompt = cells["prompt"]
+    label = prompt.get("label") or prompt.get("display") if isinstance(prompt, Mapping) else None
+    return str(cells.get("provider")), str(label or cells.get("promptIdx"))
+
+
+def _prompt_index(cells: Mapping[str, Any]) -> Any:
+    """Return what distinguishes a prompt of a provider from the others; older files have no index."""
+    return cells.get("promptIdx", _prompt(cells))
+
+
+def _names(prompts: Mapping[Any, Prompt]) -> dict[Any, str]:
+    """Return a name for each of several prompts, by what distinguishes it; none if there is only one.
+
+    A prompt has the same name for each provider, unless a provider has two with the same label.
+    """
+    is_unique = len(set(prompts.values())) == len(prompts)
+    labels = {index: prompt[1] if is_unique else str(index) for index, prompt in prompts.items()}
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels.values()))}
+    return {index: f"prompt {numbers[label]}" for index, label in labels.items()} if len(numbers) > 1 else {}
 
 
 def has_column(cells: Mapping[str, Any], role: str) -> bool:
@@ -44,10 +87,10 @@ def has_column(cells: Mapping[str, Any], role: str) -> bool:
     return any(plain_name(name) in NAMES[role] for name in cells)
 
 
-def _of_result(row: Row, *, is_named: bool) -> Row:
+def _of_result(row: Row, names: Mapping[Any, str]) -> Row:
     """Return a result of promptfoo's JSON as a graded answer.
 
-    - `is_named`: whether the prompt names the variant, because there are several.
+    - `names`: the names of the prompts by `_prompt_index`.
     """
     cells = row.cells
     variables = cells["vars"] if isinstance(cells["vars"], Mapping) else {}
@@ -57,21 +100,23 @@ def _of_result(row: Row, *, is_named: bool) -> Row:
     provider = provider if isinstance(provider, Mapping) else {"id": provider}
     response = cells.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
+    graded = cells.get("gradingResult")
+    graded = graded if isinstance(graded, Mapping) else {}
     failed = cells.get("failureReason") == ASSERTION_FAILED
     if "failureReason" not in cells:  # as in files of older releases
-        graded = cells.get("gradingResult")
-        failed = isinstance(graded, Mapping) and graded.get("pass") is False and not cells.get("error")
-    is_graded = cells.get("success") is True or failed
+        failed = graded.get("pass") is False and not cells.get("error")
+    passed = cells.get("success") is True and graded.get("reason") != NO_ASSERTIONS
     made = {
         "reply": json.dumps(output) if isinstance(output, Mapping | list) else output,
-        "correct": cells.get("success") if is_graded else None,
+        "correct": passed if passed or failed else None,
         "model": provider.get("label") or provider.get("id"),
-        "variant": f"prompt {cells['promptIdx']}" if is_named else None,
+        "variant": names.get(_prompt_index(cells)),
     }
     if not has_column(variables, "question"):
         made["question"] = prompt.get("raw")
-    if not has_column(variables, "answer"):
-        made["answer"] = _asserted(cells.get("testCase"))
+    asserted = _asserted(cells.get("testCase"))
+    if asserted is not None and not has_column(variables, "answer"):
+        made["answer"] = asserted
     return replace(row, cells={**variables, **made})
 
 
@@ -102,13 +147,19 @@ def _of_csv(row: Row) -> Iterator[Row]:
     cells = {name: DEFUSED.sub("", str(cell or "")) for name, cell in row.cells.items()}
     groups = [index - 1 for index, name in enumerate(names) if STATUS.fullmatch(name)]
     variables = {name: cells[name] for name in names[: groups[0]] if name != "Description"}
-    for number, index in enumerate(groups):
+    headings = {index: HEADING.fullmatch(names[index]) for index in groups}
+    prompts = {
+        index: (heading["provider"], heading["label"]) if heading else ("", names[index])
+        for index, heading in headings.items()
+    }
+    variants = _names(prompts)
+    for index, heading in headings.items():
         status = cells[names[index + 1]]
-        heading = HEADING.fullmatch(names[index])
+        is_checked = cells.get(names[index + 1].replace("Status", "Grader Reason")) != NO_ASSERTIONS
         made = {
             "reply": None if status == "ERROR" else cells[names[index]],
-            "correct": {"PASS": True, "FAIL": False}.get(status),
+            "correct": {"PASS": True, "FAIL": False}.get(status) if is_checked else None,
             "model": heading["provider"] if heading else None,
-            "variant": f"prompt {number}" if len(groups) > 1 else None,
+            "variant": variants.get(index),
         }
         yield replace(row, cells={**variables, **made})

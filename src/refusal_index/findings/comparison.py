@@ -133,7 +133,8 @@ class MatchedRuns(Printable):
         shared = int(match.matrix.shared.sum())
         values: dict[str, Any] = {"variant": variant, "shared": shared, "own": scored_counts}
         if not shared:
-            values["same_texts"] = _same_texts(self.runs)
+            values["same_texts"] = _nearly_same(self.runs, "question")
+            values["similar_ids"] = _nearly_same(self.runs, "question_id")
         if len(self.runs) > 2 and not shared:
             ids = [_id_column(run) for run in self.runs]
             return Statement("none_shared", "serious", {**values, "ids": ids})
@@ -163,12 +164,12 @@ def _statuses(match: Match) -> np.ndarray:
     return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
-def _same_texts(runs: Sequence[RunResults]) -> int:
-    """Return the number of questions whose text all runs have, without regard to case and white space."""
+def _nearly_same(runs: Sequence[RunResults], column: str) -> int:
+    """Return the number of values of a column that all runs have, without regard to case and white space."""
     texts = []
     for run in runs:
-        questions = next(iter(run.tables.values()))["question"].drop_nulls()
-        texts.append({" ".join(question.split()).casefold() for question in questions})
+        values = next(iter(run.tables.values()))[column].drop_nulls()
+        texts.append({" ".join(value.split()).casefold() for value in values})
     return len(set.intersection(*texts))
 
 

@@ -20,6 +20,8 @@ def reading_statements(read: FirstPasses) -> tuple[Statement, ...]:
     if read.other_scorers:
         statements.append(not_used(read.other_scorers, "scorer", read.other_scorers[0]))
     statements.extend(Statement("grades_differ", "serious", vars(conflict)) for conflict in read.conflicts)
+    if read.repeated:
+        statements.append(Statement("repeated_questions", "serious", {"rows": read.repeated}))
     if read.overruled:
         statements.append(Statement("overruled_grades", "note", {"grades": read.overruled}))
     if read.incomplete is not None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import PUBLISHED
 from refusal_index.data.published import PRINTED_METRICS, PublishedModel, PublishedResults, published_results
+from refusal_index.data.rates import first_draws
 from refusal_index.data.run_json import decoding_sent
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.metrics import INDEX, Printable, Statement
@@ -289,9 +290,9 @@ def _other_questions(run: RunResults, published: PublishedResults) -> Iterator[S
         yield Statement("own_questions", "serious")
     elif official is not None and recorded.get("sha256", official) != official:
         yield Statement("other_file", "serious")
-    scored = max((variant.table.n for variant in run.summary.variants), default=0)
-    if published.questions is not None and scored < published.questions:
-        yield Statement("question_sample", "serious", {"found": scored, "expected": published.questions})
+    asked = max((first_draws(rows).height for rows in run.tables.values()), default=0)
+    if published.questions is not None and asked < published.questions:
+        yield Statement("question_sample", "serious", {"found": asked, "expected": published.questions})
 
 
 def _remarks_on_run(run: RunResults, published: PublishedResults) -> Iterator[Statement]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
+from refusal_index.data.run_json import NAMED_BY_SERVER
 from refusal_index.errors import RefusalIndexError, shortened, suggestion
 from refusal_index.redaction import holds_secret, redacted_error, remember, secrets_in_url
 
@@ -415,7 +416,10 @@ def checked_base_url(value: Any, place: str) -> str:
     SettingError
         If it is none; the message begins with `place`.
     """
-    expected = f"{place}: expected a URL that begins with http:// or https://, as in http://127.0.0.1:8000/v1, got "
+    expected = (
+        f"{place}: expected a URL that begins with http:// or https:// and has a port from 1 to 65535 or none, as in "
+        "http://127.0.0.1:8000/v1, got "
+    )
     if not isinstance(value, str):
         raise SettingError(f"{expected}{shortened(value)}")
     try:
@@ -680,7 +684,7 @@ class Servers:
         argument="str | None",
         reader=read_base_url,
         to_json=lambda _: True,
-        recorded_as="named_by_server",
+        recorded_as=NAMED_BY_SERVER,
     )
     api_key_env: str | None = setting(
         None,

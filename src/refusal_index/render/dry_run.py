@@ -25,10 +25,19 @@ def dry_run_document(estimates: Sequence[RunEstimate]) -> dict[str, Any]:
 
 def estimate_blocks(estimate: RunEstimate) -> Iterator[Block]:
     """Yield the estimate of one run, and its assumptions."""
-    cost = "" if estimate.cost is None else f", {dollars(estimate.cost.expected)}"
-    expected = f"{count(estimate.requests.expected, 'request')}, {duration(estimate.seconds.expected)}{cost}"
-    yield from (f"{title(estimate.model, estimate.dataset)}: about {expected}", "")
+    yield from (f"{title(estimate.model, estimate.dataset)}: about {_amount(estimate)}", "")
     yield from dry_run_blocks([estimate])
+
+
+def _amount(estimate: RunEstimate) -> str:
+    cost = "" if estimate.cost is None else f", {dollars(estimate.cost.expected)}"
+    return f"{count(estimate.requests.expected, 'request')}, {duration(estimate.seconds.expected)}{cost}"
+
+
+def grading_line(estimate: RunEstimate) -> str:
+    """Return the number of answers of a file to grade, and the requests, the time and the cost."""
+    unknown = "; --grader-price adds the cost" if estimate.cost is None and estimate.checks else ""
+    return f"the answers without a grade in {estimate.model}: about {_amount(estimate)}{unknown}"
 
 
 def dry_run_blocks(estimates: Sequence[RunEstimate]) -> Iterator[Block]:

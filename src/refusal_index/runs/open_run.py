@@ -33,6 +33,14 @@ Round = tuple[str, Sequence[Conversation]]
 """The name of a round, and the conversations that the engine executes together."""
 
 
+def begin(plan: Plan) -> None:
+    """Write the files that a run builds on; a run without them has no folder before its first request."""
+    if plan.begin is not None:
+        with plan.folder.lock():
+            plan.folder.create_or_resume(plan.identity, about=plan.about)
+            plan.begin()
+
+
 @contextmanager
 def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | None = None) -> Iterator[OpenRun]:
     """Lock a run's folder and open its store, so that all of its questions or parts of them can be asked.
@@ -41,10 +49,7 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
     """
     folder = plan.folder
     settings = plan.settings
-    if plan.begin is not None:
-        with folder.lock():
-            folder.create_or_resume(plan.identity, about=plan.about)
-            plan.begin()
+    begin(plan)
     with open_store(folder, made=False) as store:
         is_pending = plan.pending(store) or plan.replies_to_retire(store)
     # A wrong name or a missing key is reported before a folder is made.

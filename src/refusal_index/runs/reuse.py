@@ -20,7 +20,6 @@ from refusal_index.data.datasets import Dataset, GraderName, load_dataset, usual
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
     NOT_IDENTIFYING,
-    NOT_KNOWN,
     FirstPass,
     FirstPassError,
     FirstPasses,
@@ -30,8 +29,9 @@ from refusal_index.data.first_pass import (
     to_outcomes,
 )
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.graded import GRADE_SOURCES
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
-from refusal_index.data.outcome import NOT_GRADED, Grade, Question
+from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import (
     ASKED_AT,
@@ -43,7 +43,6 @@ from refusal_index.data.run_json import (
 )
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
-from refusal_index.data.text import is_blank
 from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
@@ -69,6 +68,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.protocol.reading import PATTERN_TIMEOUT, read_reply
 from refusal_index.protocol.refusals import LEFT_TO_GRADER, RefusalRule
+from refusal_index.runs.file_grading import check_gold_answers, is_gradable, with_grades
 from refusal_index.runs.gold_answers import without_declining_gold
 from refusal_index.runs.graders import (
     grader_for,
@@ -295,8 +295,13 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     file = SourceFile.read(path, options.encoding, options.rows)
     format_ = kind or detected_format(file, options.columns)
     read = _read(file, format_, options)
-    if options.grader is not None:
+    if options.grader is not None and read.columns and not set(GRADE_SOURCES) & read.columns.keys():
+        read = replace(read, columns={**read.columns, "grade": options.grader})
+    if options.grader in RULES_OF_IMPORTS:
         read = replace(read, passes=graded_by_rule(read.passes, options.grader))
+    elif options.grader is not None:
+        passes = tuple(with_grades(first_pass, options.grades) for first_pass in read.passes)
+        read = replace(read, passes=passes)
     return Imported(file, format_, read if options.detector is not None else _with_tagged_refusals(read))
 
 
@@ -326,27 +331,18 @@ RULES_OF_IMPORTS = ("exact", "includes", "choice")
 def graded_by_rule(passes: Sequence[FirstPass], grader: str) -> tuple[FirstPass, ...]:
     """Return first passes in which a rule has graded the answers without a grade.
 
-    A reply that declines is a refusal, unless the file says that it is an answer. Raises SettingError if the grader is
-    not one of `RULES_OF_IMPORTS`, and FirstPassError if no question has a gold answer.
+    A reply that declines is a refusal, unless the file says that it is an answer. Raises FirstPassError if no question
+    has a gold answer.
+
+    - `grader`: one of `RULES_OF_IMPORTS`.
     """
-    if grader not in RULES_OF_IMPORTS:
-        raise SettingError(
-            f"{{grader}}: expected {', '.join(RULES_OF_IMPORTS)} for answers without a grade, got {grader!r}; no model "
-            "is asked for them"
-        )
-    if all(_is_open(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
-        raise FirstPassError("--grader: expected gold answers, got none; name their column with --column answer=NAME")
+    check_gold_answers(passes)
     return tuple(_graded_by_rule(first_pass, GraderKind(grader)) for first_pass in passes)
-
-
-def _is_open(first_pass: FirstPass) -> bool:
-    """Whether the file has no grade for a reply."""
-    return first_pass.grade is None or first_pass.reason == NOT_GRADED
 
 
 def _graded_by_rule(first_pass: FirstPass, kind: GraderKind) -> FirstPass:
     question = first_pass.question
-    if not _is_open(first_pass) or question.gold == NOT_KNOWN or is_blank(first_pass.reply):
+    if not is_gradable(first_pass):
         return first_pass
     reading = read_reply(first_pass.reply or "", question.text, question.choices)
     if reading.refused and first_pass.grade is Grade.UNSCORED:

@@ -49,6 +49,10 @@ def check_servers(settings: Settings, names: Mapping[Role, str], objects: Contai
                 f"{{{prefix}api_key_env}}: requires {{{prefix}base_url}}; add the address that receives the key, or "
                 "leave it out: a model of a provider takes its key from the provider's own variable"
             )
+        if variable is not None and url is not None and "@" in url.partition("://")[2].partition("/")[0]:
+            raise SettingError(
+                f"{{{prefix}api_key_env}}: has no effect, since the address holds a login; leave out one of the two"
+            )
         if url and not asks:
             expected = "a model of a server as {model}" if role is Role.MODEL else "a model as {grader}"
             raise SettingError(f"{{{prefix}base_url}}: expected {expected}, got none; leave it out, or name one")
