@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from refusal_index.errors import RefusalIndexError, RunFolderError, listed, shortened, suggestion
+from refusal_index.models.settings import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,10 +130,10 @@ def assert_knows(
         If a metric is unknown, a limit is impossible, or the runs cannot be judged.
     """
     __tracebackhide__ = True
+    if inconclusive not in ("warn", "fail"):
+        raise SettingError(f"inconclusive: expected 'warn' or 'fail', got {shortened(inconclusive)}")
     try:
         result = _judge(run, against, policy, limits)
-        if inconclusive not in ("warn", "fail"):
-            raise RunFolderError(f"inconclusive: expected 'warn' or 'fail', got {shortened(inconclusive)}")
     except RefusalIndexError as error:
         raise error.with_traceback(None) from None  # pytest then shows the line of the test
     if result is None or result.verdict == "pass":
@@ -161,11 +162,16 @@ def _judge(
             raise PolicyError(f"assert_knows: expected metrics from {known}, got {name!r}{suggestion(name, METRICS)}")
         bounds["at_most" if METRICS[name].lower_is_better else "at_least"][name] = limit
     chosen = policy_of(policy).changed(**bounds)
+    has_limits = bool(chosen.at_least or chosen.at_most)
+    if against is None and not has_limits:
+        raise PolicyError(
+            "assert_knows: expected a limit such as refusal_index=0.2, or a baseline as against=, got none"
+        )
     if not isinstance(against, Baseline):
         return gate(run, against, chosen)
     if not against.is_updated:
         return gate(run, against.outcomes, chosen)
-    result = gate(run, None, chosen) if chosen.at_least or chosen.at_most else None
+    result = gate(run, None, chosen) if has_limits else None
     if result is None or result.verdict != "fail":
         against.replace_by(run)
     return result
