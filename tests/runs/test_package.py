@@ -28,6 +28,7 @@ PUBLIC = [
     "export",
     "gate",
     "grade_reply",
+    "load_rule",
     "open_run",
     "plan",
     "rank",

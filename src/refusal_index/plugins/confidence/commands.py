@@ -272,7 +272,6 @@ def _choose_threshold(
     from refusal_index.errors import listed
     from refusal_index.findings.run_results import read_runs
     from refusal_index.plugins.confidence import threshold
-    from refusal_index.plugins.confidence.saving import save_rule
 
     chosen = threshold.ThresholdOptions(*options)
     out, save = files
@@ -297,7 +296,7 @@ def _choose_threshold(
         chosen_threshold.write(out)
         console.note(f"{out}: {chosen_threshold.table.height:,} questions, for compare, report, study and score")
     if save is not None:
-        save_rule(chosen_threshold, save)
+        chosen_threshold.save_rule(save)
         console.note(f"{save}: a rule for load_rule")
 
 

@@ -1,27 +1,34 @@
-"""Save a chosen threshold as a rule that `refusal_index.plugins.confidence.rule` loads without SciPy."""
+"""Make a rule, which is applied without SciPy, of a threshold that was chosen on a run."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from refusal_index.data.files import json_text, plain, write_atomically
 from refusal_index.data.folder import RUN_ID
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.entry_points import package_version
 from refusal_index.errors import RunFolderError
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.confidence.answer_probability import CALIBRATIONS, REDUCTIONS
 from refusal_index.plugins.confidence.rule import Rule
-from refusal_index.plugins.confidence.threshold import Threshold
+from refusal_index.plugins.confidence.scored_answers import ScoredAnswers
 from refusal_index.runs.results import procedure_of
 
 ABOUT_THRESHOLD = ("penalty", "max_error", "bound_level", "confidence_level", "seed", "chosen_on", "judged_on")
-"""What is saved of how the threshold was chosen, as `Threshold.to_document` names it."""
+"""What a rule records of how its threshold was chosen."""
 
 
-def save_rule(found: Threshold, path: Path) -> None:
-    """Write a threshold and what its score is computed from as a JSON file.
+def rule_of_threshold(run: RunResults, answers: ScoredAnswers, document: Mapping[str, Any]) -> Rule:
+    """Return the rule of a threshold.
+
+    Parameters
+    ----------
+    run, answers
+        The run, and its answers with their scores.
+    document
+        The threshold, as `Threshold.to_document` returns it.
 
     Raises
     ------
@@ -30,15 +37,7 @@ def save_rule(found: Threshold, path: Path) -> None:
     RunFolderError
         If the scores are not those of a run's folder.
     """
-    write_atomically(path, json_text(plain(rule_of_threshold(found).to_document())).encode())
-
-
-def rule_of_threshold(found: Threshold) -> Rule:
-    """Return the rule of a threshold; raises as `save_rule` does."""
-    answers = found.answers
     method = answers.method
-    cut = found.selected.cut
-    run = found.run
     if not run.source.is_dir():
         raise RunFolderError(f"rule: expected the folder of a run, which says how replies are read, got {run.source}")
     if method not in REDUCTIONS:
@@ -48,18 +47,16 @@ def rule_of_threshold(found: Threshold) -> Rule:
         )
     if method in CALIBRATIONS and answers.calibration is None:
         raise ConfidenceError(f"rule: {method} is not trained on one half of the questions: {answers.not_trained}")
-    if cut is None or not math.isfinite(cut):
-        raise ConfidenceError(f"rule: expected a threshold between two scores, got none ({found.selected.reason})")
-    settings = run.settings
-    document = found.to_document()
+    if document["cut"] is None:
+        raise ConfidenceError(f"rule: expected a threshold between two scores, got none ({document['reason']})")
     # A function only says which answers refuse, and the score is that of the answer either way.
-    reading = replace(procedure_of(settings, bool).rule, function=None)
+    reading = replace(procedure_of(run.settings, bool).rule, function=None)
     provenance = {
         "refusal_index": package_version(),
         "run_id": run.about.get(RUN_ID),
-        "settings": settings,
+        "settings": run.settings,
         "forced_prompt": (run.about.get("prompt_set") or {}).get("forced"),
         "threshold": {name: document[name] for name in ABOUT_THRESHOLD},
         "other_half": document["points"][0],
     }
-    return Rule(method, str(settings["model"]), cut, answers.calibration, reading, provenance)
+    return Rule(method, str(run.settings["model"]), document["cut"], answers.calibration, reading, provenance)

@@ -23,13 +23,14 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS
-from refusal_index.data.files import plain
+from refusal_index.data.files import json_text, plain, write_atomically
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence.saving import rule_of_threshold
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
@@ -341,6 +342,20 @@ class Threshold(Printable):
                 f"there is no threshold, so there is no outcome table to write ({self.selected.reason})"
             )
         write_outcomes(self.table, path)
+        return Path(path)
+
+    def save_rule(self, path: str | Path) -> Path:
+        """Write method, calibration and threshold as a JSON file for `refusal_index.load_rule`, and return its path.
+
+        Raises
+        ------
+        ConfidenceError
+            If the score is computed from more than a reply and its log probabilities, or there is no threshold.
+        RunFolderError
+            If the scores are not those of a run's folder.
+        """
+        rule = rule_of_threshold(self.run, self.answers, self.to_document())
+        write_atomically(Path(path), json_text(rule.to_document()).encode())
         return Path(path)
 
     def to_frame(self) -> pl.DataFrame:
