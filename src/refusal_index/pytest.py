@@ -133,7 +133,7 @@ def assert_knows(
     if inconclusive not in ("warn", "fail"):
         raise SettingError(f"inconclusive: expected 'warn' or 'fail', got {shortened(inconclusive)}")
     try:
-        result = _judge(run, against, policy, limits)
+        result = _gated(run, against, policy, limits)
     except RefusalIndexError as error:
         raise error.with_traceback(None) from None  # pytest then shows the line of the test
     if result is None or result.verdict == "pass":
@@ -144,7 +144,7 @@ def assert_knows(
     return result
 
 
-def _judge(
+def _gated(
     run: RunResults | str | Path,
     against: Baseline | RunResults | str | Path | None,
     policy: Policy | str | Path | Mapping[str, Any] | None,

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.isotonic import IsotonicRegression
 
 import refusal_index as ri
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
@@ -19,7 +20,7 @@ from refusal_index.errors import RunFolderError
 from refusal_index.findings.run_results import open_run
 from refusal_index.plugins.confidence.answer_probability import IsotonicFunction, PlattScaling
 from refusal_index.plugins.confidence.plan import METHODS
-from refusal_index.plugins.confidence.rule import Decision, Rule, RuleError, load_rule
+from refusal_index.plugins.confidence.rule import Decision, RuleError, SavedRule, load_rule
 from refusal_index.plugins.confidence.scores import evidence_of_run
 from refusal_index.protocol import write_logprobs
 from refusal_index.protocol.refusals import RefusalRule
@@ -62,6 +63,20 @@ print(json.dumps([not rule.decide(*reply).answered for reply in json.load(open("
     assert json.loads(done.stdout) == list(refused.values())
 
 
+@pytest.mark.parametrize(("criterion", "half"), [({"penalty": 1.0}, "first"), ({"max_error": 0.5}, "second")])
+def test_calibration_is_that_of_scikit_learn_on_one_half(run, criterion, half):
+    found = ri.threshold(run, "likelihood-isotonic", **criterion)
+    scores = dict(
+        ri.open_run(run).confidence.filter(method="likelihood").select("question_id", "confidence").iter_rows()
+    )
+    ids = sorted(getattr(found.halves, half))
+    right = dict(found.answers.rows.select("question_id", right=~pl.col("wrong")).iter_rows())
+    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+    fitted.fit([scores[name] for name in ids], [float(right[name]) for name in ids])
+    names, confidence = found.answers.rows.select("question_id", "confidence")
+    np.testing.assert_allclose(confidence.to_numpy(), fitted.predict([scores[name] for name in names]), atol=1e-12)
+
+
 def test_rule_says_what_it_is_from(run, tmp_path):
     found = ri.threshold(run, "likelihood-platt", max_error=0.5)
     found.save_rule(tmp_path / "rule.json")
@@ -78,22 +93,22 @@ def test_rule_says_what_it_is_from(run, tmp_path):
     ("method", "expected"), [("likelihood", 0.4), ("likelihood-mean", math.sqrt(0.4)), ("likelihood-min", 0.5)]
 )
 def test_theory_confidence_is_that_of_the_answers_tokens(method, expected):
-    decided = Rule(method, "m", 0.45).decide(REPLY, TOKENS)
+    decided = SavedRule(method, "m", 0.45).decide(REPLY, TOKENS)
     assert decided.answer == "Lima"
     assert decided.confidence == pytest.approx(expected, abs=1e-6)  # log probabilities have six decimals, as in a run
     assert decided.answered is (expected > 0.45)
 
 
 def test_score_on_the_threshold_is_answered():
-    assert Rule("likelihood", "m", 1.0).decide("Lima", [("Lima", 0.0)]) == Decision(True, 1.0, "Lima")
+    assert SavedRule("likelihood", "m", 1.0).decide("Lima", [("Lima", 0.0)]) == Decision(True, 1.0, "Lima")
 
 
 def test_reply_without_tokens_is_refused():
-    assert Rule("likelihood", "m", 0.0).decide("Lima", []) == Decision(False, None, "Lima")
+    assert SavedRule("likelihood", "m", 0.0).decide("Lima", []) == Decision(False, None, "Lima")
 
 
 def test_forms_of_log_probabilities_are_the_same():
-    rule = Rule("likelihood", "m", 0.3)
+    rule = SavedRule("likelihood", "m", 0.3)
     forms = (
         TOKENS,
         [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in TOKENS],
@@ -106,7 +121,7 @@ def test_forms_of_log_probabilities_are_the_same():
 @pytest.mark.parametrize("logprobs", [None, "text", {"content": []}, 3, [("Lima",)], [("Lima", math.nan)], [None]])
 def test_other_log_probabilities_are_an_error(logprobs):
     with pytest.raises(RuleError, match=r"^logprobs: expected "):
-        Rule("likelihood", "m", 0.3).decide("Lima", logprobs)
+        SavedRule("likelihood", "m", 0.3).decide("Lima", logprobs)
 
 
 def test_theory_platt_scaling_and_isotonic_function():
@@ -122,7 +137,9 @@ def test_theory_platt_scaling_and_isotonic_function():
     assert function(0.7) == pytest.approx(0.8, rel=1e-12)
 
 
-MADE = Rule("likelihood-isotonic", "m", 0.5, IsotonicFunction((0.2, 0.4), (0.1, 0.5)), RefusalRule(phrase="no comment"))
+MADE = SavedRule(
+    "likelihood-isotonic", "m", 0.5, IsotonicFunction((0.2, 0.4), (0.1, 0.5)), RefusalRule(phrase="no comment")
+)
 
 
 def document(**changes: object) -> dict[str, object]:

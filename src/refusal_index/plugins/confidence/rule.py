@@ -53,7 +53,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SavedRule:
     """Refuse a reply whose score is below a threshold.
 
     Attributes
@@ -100,7 +100,7 @@ class Rule:
 
         Examples
         --------
-        >>> rule = Rule("likelihood", "my-model", threshold=0.5)
+        >>> rule = SavedRule("likelihood", "my-model", threshold=0.5)
         >>> rule.decide("Lima", [("Lima", -0.1)]).answered, rule.decide("Quito", [("Quito", -1.6)]).answered
         (True, False)
         """
@@ -116,7 +116,7 @@ class Rule:
         return {**versions, **asdict(self)}
 
 
-def load_rule(path: str | PathLike[str], *, model: str | None = None, method: str | None = None) -> Rule:
+def load_rule(path: str | PathLike[str], *, model: str | None = None, method: str | None = None) -> SavedRule:
     """Load a rule that ``refusal-index confidence RUN --save FILE`` has written.
 
     Parameters
@@ -128,7 +128,7 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
 
     Returns
     -------
-    Rule
+    SavedRule
         With ``decide``, which answers or refuses.
 
     Raises
@@ -163,7 +163,7 @@ def _check(path: object, document: Mapping[str, Any], name: str, expected: str, 
         raise RuleError(f"{path}: {name}: expected {expected}, got {shortened(value)}")
 
 
-def _rule(document: Mapping[str, Any]) -> Rule:
+def _rule(document: Mapping[str, Any]) -> SavedRule:
     """Return the rule of a document; raises KeyError, TypeError or ValueError for one with other contents."""
     method = document["method"]
     threshold = document["threshold"]
@@ -177,7 +177,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         if not 0 <= calibration(threshold) <= 1:
             raise ValueError("calibration: it gives no probability")
     reading = RefusalRule(**document["reading"])
-    return Rule(method, document["model"], threshold, calibration, reading, document["provenance"])
+    return SavedRule(method, document["model"], threshold, calibration, reading, document["provenance"])
 
 
 def _tokens(logprobs: object) -> Sequence[TokenLogprob]:

@@ -12,7 +12,7 @@ from refusal_index.entry_points import package_version
 from refusal_index.errors import RunFolderError
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.confidence.answer_probability import CALIBRATIONS, REDUCTIONS
-from refusal_index.plugins.confidence.rule import Rule
+from refusal_index.plugins.confidence.rule import SavedRule
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers
 from refusal_index.runs.results import procedure_of
 
@@ -20,7 +20,7 @@ ABOUT_THRESHOLD = ("penalty", "max_error", "bound_level", "confidence_level", "s
 """What a rule records of how its threshold was chosen."""
 
 
-def rule_of_threshold(run: RunResults, answers: ScoredAnswers, document: Mapping[str, Any]) -> Rule:
+def rule_of_threshold(run: RunResults, answers: ScoredAnswers, document: Mapping[str, Any]) -> SavedRule:
     """Return the rule of a threshold.
 
     Parameters
@@ -59,4 +59,4 @@ def rule_of_threshold(run: RunResults, answers: ScoredAnswers, document: Mapping
         "threshold": {name: document[name] for name in ABOUT_THRESHOLD},
         "other_half": document["points"][0],
     }
-    return Rule(method, str(run.settings["model"]), document["cut"], answers.calibration, reading, provenance)
+    return SavedRule(method, str(run.settings["model"]), document["cut"], answers.calibration, reading, provenance)
