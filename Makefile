@@ -57,7 +57,7 @@ $(READY_DOCS): $(READY)
 	@touch $(READY_DOCS)
 
 $(READY_ALL): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[batch,ray,transformers,wandb,mlflow,lm-eval,publish]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[batch,ray,transformers,trl,wandb,mlflow,lm-eval,publish]'
 	@touch $(READY_ALL) $(READY_DIST)
 
 $(READY_DIST): $(READY)

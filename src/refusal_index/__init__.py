@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from refusal_index.plugins.studies.api import study
     from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.callback import RefusalIndexCallback
+    from refusal_index.plugins.training.reward import abstention_reward
+    from refusal_index.protocol.prompts import load_prompt_set
     from refusal_index.replies import grade_reply, read_reply
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import compare, gate, rank
@@ -43,6 +45,7 @@ __all__ = [
     "RefusalIndexResult",
     "RunResults",
     "__version__",
+    "abstention_reward",
     "compare",
     "confidence_scores",
     "dry_run",
@@ -51,6 +54,7 @@ __all__ = [
     "export",
     "gate",
     "grade_reply",
+    "load_prompt_set",
     "load_rule",
     "open_run",
     "plan",
@@ -66,6 +70,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "protocol.prompts": ("load_prompt_set",),
     "replies": ("grade_reply", "read_reply"),
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("compare", "gate", "rank"),
@@ -79,6 +84,7 @@ _PLACES = {
     "plugins.studies.api": ("study",),
     "plugins.trackers.tracker": ("export",),
     "plugins.training.callback": ("RefusalIndexCallback",),
+    "plugins.training.reward": ("abstention_reward",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
 }
 _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}

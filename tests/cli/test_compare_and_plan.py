@@ -87,9 +87,9 @@ def test_first_screen_matches_json_within_80_columns_and_20_lines(command, runs,
             )
         )
         assert cells["low"].startswith(f"{index['first']:.2f} / {index['second']:.2f}")
-        assert f"{100 * refused['first']:.0f} / {100 * refused['second']:.0f}" in cells["low"]
-        assert f"{100 - 100 * errors['first']:.0f} / {100 - 100 * errors['second']:.0f}" in cells["low"]
-        assert f"{100 * over['first']:.0f} / {100 * over['second']:.0f}" in cells["low"]
+        assert f"{refused['first']:.0%} / {refused['second']:.0%}" in cells["low"]
+        assert f"{1 - errors['first']:.0%} / {1 - errors['second']:.0%}" in cells["low"]
+        assert f"{over['first']:.0%} / {over['second']:.0%}" in cells["low"]
         assert f"{document['joint']['refusal_index']['estimate']:.2f}" in lines[1] + lines[2]
     else:
         for run in document["runs"]:

@@ -99,8 +99,8 @@ def test_no_csv_cell_starts_like_a_spreadsheet_formula(tmp_path, text):
 def test_outcome_columns_have_the_documented_order():
     assert list(SCHEMA) == [
         *("model", "dataset", "variant", "question_id", "draw", "refused", "wrong", "first_grade", "forced_grade"),
-        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "reading", "first_reply"),
-        *("forced_reply", "schema_version"),
+        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "answerable", "reading"),
+        *("first_reply", "forced_reply", "schema_version"),
     ]
     assert table_of().schema == pl.Schema(dict(SCHEMA))
     assert table_of()["schema_version"].to_list() == [SCHEMA_VERSION]

@@ -22,6 +22,7 @@ from refusal_index.data.run_json import STOPPED
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import summarise
+from refusal_index.plugins.inspect.two_pass import FIRST_LIMIT
 from refusal_index.plugins.studies.study import study_specs
 from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.reading import CHOICE_AMBIGUOUS, PATTERN_TIMEOUT, REPLY_REASONS
@@ -111,7 +112,7 @@ def test_metric_names_match_the_code(document):
 def test_unscored_reasons_match_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
     written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED, NO_SCORE}
-    written |= {NOT_GRADED.removeprefix("first_")}
+    written |= {NOT_GRADED.removeprefix("first_"), FIRST_LIMIT.removeprefix("first_")}
     written |= {CHOICE_AMBIGUOUS, PATTERN_TIMEOUT}
     written |= {rule.unscored_reason for rule in RULES.values()}
     assert named == written

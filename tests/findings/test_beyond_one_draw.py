@@ -419,11 +419,14 @@ def with_spread(estimate: float, high: float, test: HomogeneityTest) -> PooledSu
     return replace(pooled_of((0.5, 0.5)), between_prompts=between, homogeneity=test)
 
 
+def arrays_of(table: pl.DataFrame) -> list[np.ndarray]:
+    parts = table.partition_by("variant", maintain_order=True)
+    return [np.stack([part[name].to_numpy() for part in parts]) for name in ("refused", "wrong")]
+
+
 def test_spread_and_new_prompt_interval_match_stats() -> None:
     table = tables((0.7, 0.5, 0.3))
-    parts = table.partition_by("variant", maintain_order=True)
-    refused, wrong = (np.stack([part[name].to_numpy() for part in parts]) for name in ("refused", "wrong"))
-    expected, (pooled,) = joint_refusal_index(refused, wrong), summarise(completed(table)).pooled
+    expected, (pooled,) = joint_refusal_index(*arrays_of(table)), summarise(completed(table)).pooled
     between = expected.between_prompts
     assert pooled.between_prompts.estimate == pytest.approx(between.estimate)
     assert (pooled.between_prompts.low, pooled.between_prompts.high) == pytest.approx(between.confidence_interval())
@@ -439,6 +442,24 @@ def test_json_includes_spread_and_interval_for_a_new_prompt() -> None:
     mean, new = document["refusal_index"], document["new_prompt"]
     assert new["low"] < mean["low"] < mean["high"] < new["high"]
     assert new["estimate"] == mean["estimate"]
+
+
+def test_two_prompts_that_differ_have_a_caveat_with_the_interval_of_these_two() -> None:
+    pooled = pooled_of((0.7, 0.3))
+    (caveat,) = (item for item in summary_caveats(summary_of((0.7, 0.3))) if item.code == "two_prompts")
+    fixed, index = caveat.values["these"], pooled.refusal_index
+    # The interval over prompts like these has one degree of freedom; that of these two holds them fixed.
+    assert caveat.severity == "serious"
+    assert index.low < -0.5 < 0.3 < fixed.low < fixed.high < 0.7
+    assert index.high > 0.9
+    result = joint_refusal_index(*arrays_of(tables((0.7, 0.3))))
+    assert (fixed.low, fixed.high) == pytest.approx(result.confidence_interval(prompts="fixed"))
+    assert sentence(caveat).count(f"{fixed.low:.2f}") == 1
+
+
+@pytest.mark.parametrize("rhos", [(0.7, 0.5, 0.3), (0.5, 0.5)])
+def test_three_prompts_or_two_that_agree_have_no_caveat_of_two_prompts(rhos: tuple[float, ...]) -> None:
+    assert "two_prompts" not in {item.code for item in summary_caveats(summary_of(rhos))}
 
 
 @pytest.mark.parametrize(

@@ -356,3 +356,34 @@ def test_corrected_index_budget_split_matches_stats_and_ri_uses_all():
 def test_plan_raises_if_ri_is_too_high_for_the_assumed_noise():
     with pytest.raises(OutcomeTableError, match="raise --refusal-slope or --error-slope"):
         plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0, None), from_run=True)
+
+
+def two_prompts_run(model: str, rhos: tuple[float, float], folder: Path) -> Path:
+    rng = np.random.default_rng(4)
+    hard = rng.standard_normal(N)
+    rows = [
+        (
+            Identification(model, "d", variant),
+            Question(f"q{i}", "?", "!"),
+            Outcome(bool(rho * h + math.sqrt(1 - rho * rho) * e > at), bool(h > 0)),
+        )
+        for variant, rho, at in zip(("low", "high"), rhos, (0.3, -0.3), strict=True)
+        for i, (h, e) in enumerate(zip(hard, rng.standard_normal(N), strict=True))
+    ]
+    write_outcomes(outcome_table(rows), folder / f"{model}.parquet")
+    return folder / f"{model}.parquet"
+
+
+def test_ranked_runs_whose_interval_rests_on_two_prompts_are_named(tmp_path) -> None:
+    paths = [
+        two_prompts_run(name, rhos, tmp_path)
+        for name, rhos in {"varies": (0.8, 0.1), "alike": (0.5, 0.5), "too": (0.4, 0.4)}.items()
+    ]
+    found = rank(read_runs(paths), OPTIONS)
+    (statement,) = (item for item in found.statements if item.code == "two_prompts_ranked")
+    assert "varies" in statement.values["runs"]
+    assert tuple(statement.values["runs"]) == found.to_document()["two_prompts"]
+    document = {row["run"]: row for row in found.to_document()["runs"]}
+    assert document["varies"]["high"] - document["varies"]["low"] > 1
+    single = rank(read_runs(paths), Analysis(variant="low"))
+    assert "two_prompts_ranked" not in {item.code for item in single.statements}

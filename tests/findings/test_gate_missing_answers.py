@@ -131,7 +131,7 @@ def test_unanswerable_question_is_not_refused_again():
         {
             "question_id": ["a", "b"],
             "question": ["?", "?"],
-            "gold": ["!", None],
+            "answerable": [True, False],
             "refused": [True, True],
             "wrong": [True, True],
             "forced_grade": ["refused", "refused"],
@@ -161,6 +161,7 @@ def table(refused: list[bool | None], wrong: list[bool | None]) -> pl.DataFrame:
         "variant": "v",
         "question": "?",
         "gold": "!",
+        "answerable": True,
         "forced_grade": None,
         "draw": 0,
         "cluster": None,
@@ -521,8 +522,7 @@ def test_theory_absent_questions_are_not_unanswerable(base, equal):
 
     def without_some_gold(run: RunResults) -> RunResults:
         lacks = pl.Series(np.arange(N) % 4 == 0)
-        gold = pl.when(~lacks).then("gold").alias("gold")
-        return with_rows(run, rows_of(run).with_columns(gold, wrong=pl.col("wrong") | lacks))
+        return with_rows(run, rows_of(run).with_columns(answerable=~lacks, wrong=pl.col("wrong") | lacks))
 
     candidate, baseline = (without_some_gold(run) for run in (equal, base))
     requested = {"normal": Asked(N)}

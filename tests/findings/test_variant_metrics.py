@@ -10,20 +10,24 @@ import polars as pl
 import pytest
 
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.first_pass import self_contained, to_outcomes
+from refusal_index.data.first_pass import NOT_KNOWN, FirstPass, from_outcomes, self_contained, to_outcomes
 from refusal_index.data.imports import ReadOptions, read_first_passes
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE, completeness, contingency_table
 from refusal_index.data.source_files import SourceFile
-from refusal_index.findings.comparison import compare_pair
+from refusal_index.errors import OutcomeTableError
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import decide as gate
 from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.headline import headline
+from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_results import read_runs, runs_of_table
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
-from refusal_index.findings.summary import Summary, VariantSummary, summarise
+from refusal_index.findings.summary import Summary, VariantSummary, by_topic, summarise
+from refusal_index.findings.tallies import tallies
 from refusal_index.render.format import to_text
-from refusal_index.render.summary import first_screen, summary_blocks, summary_table
+from refusal_index.render.summary import first_screen, rates_table, summary_blocks, summary_table
 from refusal_index.stats import refusal_index
 from refusal_index.stats.intervals import normal_quantile, proportion
 
@@ -147,21 +151,136 @@ def test_refusals_are_split_by_answerability(refused: Outcome) -> None:
         assert (found.name, found.status) == (name, "ok")
 
 
-@pytest.mark.parametrize("gold", [None, "a"])
-def test_refusals_are_not_split_without_both_kinds_of_questions(gold: str | None) -> None:
-    check_unknown(variant_of({SETTLED: 5, WRONG: 3}, gold), " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
+@pytest.mark.parametrize(
+    ("gold", "known", "unknown", "reason"),
+    [
+        (None, "refused_unanswerable", "refused_answerable", "all_unanswerable"),
+        ("a", "refused_answerable", "refused_unanswerable", "all_answerable"),
+    ],
+)
+def test_theory_rate_of_the_only_kind_of_questions_is_the_refusal_rate(
+    gold: str | None, known: str, unknown: str, reason: str
+) -> None:
+    summary = summary_of({SETTLED: 5, WRONG: 3}, gold)
+    (variant,) = summary.variants
+    found, refused = variant.metric(known), variant.metric("refusal_rate")
+    assert (found.estimate, found.low, found.high) == (refused.estimate, refused.low, refused.high)
+    check_unknown(variant, unknown, reason)
+    assert summary.records(known) is (gold is None)
+
+
+def read(rows: dict[str, list[object]]) -> VariantSummary:
+    (variant,) = summarise(read_outcomes(pl.DataFrame(rows, strict=False))).variants
+    return variant
 
 
 def test_missing_gold_answer_does_not_mark_a_question_unanswerable() -> None:
-    (variant,) = summarise(both_kinds({SETTLED: 5, RIGHT: 1}, {RIGHT: 3})).variants
-    check_unknown(variant, " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
+    """Of three gold answers two are recorded; an answer without one is right, so the third is only missing."""
+    rows: dict[str, list[object]] = {"refused": [True, False, False], "wrong": [True, True, False]}
+    variant = read({**rows, "gold": ["a", "b", None]})
+    assert variant.answerability == {"answerable": 2, "unanswerable": 0, "unknown": 1}
+    check_unknown(variant, "refused_unanswerable", "all_answerable")
+    none = read({**rows, "gold": [None] * 3})
+    check_unknown(none, " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
 
 
-def test_answerability_rates_are_shown_only_for_datasets_with_both_kinds() -> None:
+def test_theory_gold_answers_tell_which_questions_are_unanswerable_in_a_table_without_that_column() -> None:
+    rows: dict[str, list[object]] = {"refused": [True, False, False, True], "wrong": [True, True, False, False]}
+    variant = read({**rows, "gold": [None, None, "a", "b"]})
+    assert variant.answerability == {"answerable": 2, "unanswerable": 2, "unknown": 0}
+    assert [variant.metric(name).estimate for name in BY_ANSWERABLE] == [0.5, 0.5]
+
+
+def test_questions_of_unknown_answerability_are_counted_and_left_out() -> None:
+    """Made up: of the four whose kind is known, one of two unanswerable and none of two answerable was refused."""
+    refused = [True, False, False, False, True, True]
+    kinds = [False, False, True, True, None, None]
+    variant = read({"refused": refused, "wrong": [True, True, False, False, True, False], "answerable": kinds})
+    assert [variant.metric(name).estimate for name in BY_ANSWERABLE] == [0.5, 0.0]
+    (caveat,) = (caveat for caveat in variant.caveats if caveat.code == "answerable_unknown")
+    assert (caveat.severity, dict(caveat.values)) == ("serious", {"unknown": 2, "asked": 6})
+
+
+def test_a_mark_is_enough_without_gold_answers() -> None:
+    """As in a log of a retrieval pipeline: question, answerable, refused."""
+    first = [
+        FirstPass(Question(f"q{i}", "?", None if i % 2 else NOT_KNOWN), "m", "d", grade, is_marked_answerable=not i % 2)
+        for i, grade in enumerate([Grade.REFUSED, Grade.REFUSED, None, Grade.INCORRECT, None, Grade.REFUSED])
+    ]
+    table = to_outcomes(first)
+    assert table["answerable"].to_list() == [True, False] * 3
+    (variant,) = summarise(table).variants
+    (tally,) = tallies(first)
+    for metrics in (variant.metrics, tally.by_answerable):
+        found = {metric.name: metric.estimate for metric in metrics}
+        assert [found[name] for name in BY_ANSWERABLE] == pytest.approx([2 / 3, 1 / 3])
+    assert [one.answerable for one in from_outcomes(table)] == table["answerable"].to_list()
+
+
+def test_answerability_rates_are_shown_only_if_a_question_is_unanswerable() -> None:
     split = summarise(both_kinds({SETTLED: 6, WRONG: 2}, {RIGHT: 6, WRONG: 3}))
-    assert "refused unanswerable" in to_text(summary_blocks(split))
-    assert "refused unanswerable" not in to_text(summary_blocks(summary_of({SETTLED: 5, RIGHT: 3}, "a")))
-    assert "nanswerable" not in to_text(first_screen(split))
+    alike = summary_of({SETTLED: 5, RIGHT: 3}, "a")
+    for blocks in (summary_blocks, first_screen):
+        assert "refused unanswerable" in to_text(blocks(split))
+        assert "refused unanswerable" not in to_text(blocks(alike))
+
+
+def test_first_screen_of_an_unforced_first_pass_has_no_column_without_a_number() -> None:
+    summary = summarise(both_kinds({SETTLED: 6, UNGRADED: 2}, {UNASKED: 3, UNGRADED: 9}))
+    table = rates_table(summary)
+    assert table.columns == ("prompt", "refused unanswerable", "refused answerable", "unscored")
+    assert [cell.partition(" ")[0] for cell in table.rows[0]] == ["normal", "75%", "25%", "14"]
+    refused = headline(summary, {}).refused
+    assert refused is not None
+    assert [refused.values[name] for name in BY_ANSWERABLE] == [(0.75, 0.75), (0.25, 0.25)]
+    assert headline(summary, {}).conclusions == (refused,)
+
+
+def test_theory_topics_are_summarised_as_datasets_of_their_own() -> None:
+    table = both_kinds({SETTLED: 6, WRONG: 2}, {RIGHT: 6, WRONG: 3})
+    topics = pl.Series("topic", ["a", "b"] * 8 + [None], pl.String)
+    summary = by_topic(table.with_columns(topics))
+    assert [variant.dataset for variant in summary.variants] == ["a", "b", "(no topic)"]
+    for variant in summary.variants:
+        rows = table.filter(topics.eq_missing(pl.Series([variant.dataset if variant.dataset in "ab" else None] * 17)))
+        (alone,) = summarise(rows).variants
+        assert variant.metrics == alone.metrics
+    assert rates_table(summary, "topic").columns[:3] == ("topic", "n", "refused unanswerable")
+    with pytest.raises(OutcomeTableError, match="expected topics, got none"):
+        by_topic(table)
+
+
+def pair_of(worse: pl.DataFrame, base: pl.DataFrame) -> PairComparison:
+    runs = [run for name, rows in (("w", worse), ("b", base)) for run in runs_of_table(Path(name), rows, {})]
+    return compare_pair(runs)
+
+
+def test_comparison_splits_refusals_over_all_questions_also_ungraded_ones() -> None:
+    """Without grades, only metrics of refusals are known: the share wrong of the graded few would be another number."""
+    worse = both_kinds({SETTLED: 4, UNGRADED: 4}, {UNASKED: 6, UNGRADED: 6})
+    compared = pair_of(worse, both_kinds({SETTLED: 6, WRONG: 2}, {UNASKED: 3, UNGRADED: 9}))
+    assert {*BY_ANSWERABLE} < {*compared.to_frame()["metric"]}
+    found = {metric: difference for metric, _, difference, _ in compared.rows()}
+    assert [(found[name].first, found[name].second) for name in BY_ANSWERABLE] == [(0.5, 0.75), (0.5, 0.25)]
+    assert (found["refusal_rate"].first, found["refusal_rate"].second) == (0.5, 9 / 20)
+    assert found["correct_given_attempted"].reason == "first:first_not_graded;second:first_not_graded"
+    codes = [statement.code for statement in compared.statements]
+    assert codes[:3] == ["refused_by_answerable", "refused_by_answerable", "difference_unknown"]
+
+
+def test_runs_are_ranked_by_their_refusals_of_one_kind() -> None:
+    tables = [both_kinds({SETTLED: n, UNGRADED: 100 - n}, {UNASKED: 20, UNGRADED: 80}) for n in (90, 50, 10)]
+    tables.append(both_kinds({}, {UNASKED: 20, UNGRADED: 180}))
+    runs = [run for i, rows in enumerate(tables) for run in runs_of_table(Path(f"r{i}"), rows, {})]
+    ranking = rank(runs, Analysis(metric="refused_unanswerable")).ranking
+    assert [(run.row, run.estimate, run.letters) for run in ranking.runs] == [
+        (0, 0.9, "a"),
+        (1, 0.5, "b"),
+        (2, 0.1, "c"),
+    ]
+    assert [(run.row, run.reason) for run in ranking.unranked] == [(3, "all_answerable")]
+    with pytest.raises(OutcomeTableError, match="needs graded answers"):
+        rank(runs, Analysis(metric="correct_rate"))
 
 
 def test_answerability_rates_can_be_gate_guards() -> None:
@@ -174,10 +293,11 @@ def test_answerability_rates_can_be_gate_guards() -> None:
     assert (kept.test.verdict, kept.guard.estimate) == ("pass", 0)
     bounds = gate(worse, None, Policy(at_least={"refused_unanswerable": 0.5}, at_most={"refused_answerable": 0.1}))
     assert [(guard.candidate, guard.test.verdict) for guard in bounds.guards] == [(0.2, "fail"), (0, "pass")]
-    (alike,) = runs_of_table(Path("a.parquet"), base.tables["normal"].with_columns(gold=pl.lit("a")), {})
+    unmarked = base.tables["normal"].with_columns(answerable=pl.lit(None, pl.Boolean))
+    (alike,) = runs_of_table(Path("a.parquet"), unmarked, {})
     bound = Policy(at_most={"refused_answerable": 1})
     for found in (gate(alike, base, Policy(margins=margins)), gate(alike, None, bound)):
-        assert found.guards[-1].reason == ANSWERABLE_NOT_RECORDED
+        assert ANSWERABLE_NOT_RECORDED in (found.guards[-1].reason or "")
         assert found.verdict == "inconclusive"
 
 

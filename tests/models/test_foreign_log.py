@@ -20,7 +20,6 @@ from refusal_index.data.imports import ReadOptions, detected_format
 from refusal_index.data.source_files import SourceFile
 from refusal_index.findings.imported import reading_statements
 from refusal_index.plugins.inspect import foreign_log
-from refusal_index.plugins.inspect.client import CARRIED
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
 from refusal_index.runs.reuse import import_file
 
@@ -224,12 +223,6 @@ def test_truncated_log_raises(log):
     path.write_bytes(path.read_bytes()[:500])
     assert detected_format(SourceFile.read(path)) == "inspect"
     with pytest.raises(FirstPassError, match="not a readable Inspect log"):
-        read_foreign_log(path)
-
-
-def test_log_of_our_own_task_raises(log):
-    path = log(sample(1, "C").model_copy(update={"metadata": {**sample(1, "C").metadata, CARRIED: []}}))
-    with pytest.raises(FirstPassError, match="a run of refusal-index, which asked both passes"):
         read_foreign_log(path)
 
 

@@ -1,9 +1,8 @@
-"""Inspect's tasks, samples and metrics."""
+"""The tasks for Inspect, and their samples."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -12,20 +11,19 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from inspect_ai.log import read_eval_log
-from inspect_ai.scorer import SampleScore, Score
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.data import Outcome, Question
+from refusal_index.data import Question
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.inspect.foreign_log import read_foreign_log
+from refusal_index.plugins.inspect.outcomes import OUTCOME
 from refusal_index.plugins.inspect.tasks import (
     almanac_task,
-    cell_of,
     faitheval_counterfactual,
     mixed,
     own_questions,
     to_dataset,
     to_question,
-    two_pass_metrics,
 )
 from refusal_index.protocol import Conversation, GraderError, GraderKind, PromptSetError, TwoPass
 from refusal_index.runs.settings import COMPARABILITY_VERSION
@@ -50,17 +48,19 @@ def test_inspect_eval_metrics_match_the_statistics_of_the_cells(tmp_path):
     log = read_eval_log(str(path))
     assert log.status == "success"
     assert log.eval.task_version == COMPARABILITY_VERSION
-    cells = [sample.scores["two_pass_scorer"].value for sample in log.samples]
-    assert len(cells) == 30
-    table = ContingencyTable(**{cell: cells.count(cell) for cell in CELL_NAMES})
-    expected = refusal_index(table)
-    metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
-    assert metrics["refusal_index"] == pytest.approx(expected.estimate, abs=0, nan_ok=True)
-    assert metrics["standard_error"] == pytest.approx(expected.standard_error or float("nan"), abs=0, nan_ok=True)
-    assert metrics["correct_rate"] == table.correct_rate
-    assert metrics["refusal_rate"] == table.refusal_rate
-    assert metrics["error_rate"] == table.error_rate
-    assert metrics["unscored"] == cells.count("unscored") / 30
+    rows = [sample.metadata[OUTCOME] for sample in log.samples]
+    assert len(rows) == 30
+    known = [row for row in rows if row["wrong"] is not None]
+    table = ContingencyTable.from_arrays([row["refused"] for row in known], [row["wrong"] for row in known])
+    (score,) = log.results.scores
+    metrics = {name: metric.value for name, metric in score.metrics.items()}
+    assert metrics["refusal_index"] == pytest.approx(refusal_index(table).estimate, abs=0, nan_ok=True)
+    assert {name: metrics[name] for name in CELL_NAMES} == {name: getattr(table, name) for name in CELL_NAMES}
+    assert score.unscored_samples == 30 - len(known)
+    read = read_foreign_log(path).passes
+    assert [(one.outcome().refused, one.outcome().wrong) for one in read] == [
+        (row["refused"], row["wrong"]) for row in rows
+    ]
 
 
 def test_task_sample_is_seeded_and_unknown_variant_raises():
@@ -200,69 +200,3 @@ def test_round_trip(question, draws):
 
 def test_plain_question_has_no_metadata():
     assert to_dataset("x", [conversation_about(QUESTIONS["plain"])])[0].metadata == {}
-
-
-# --- Inspect metrics
-
-
-def metrics(unscored: int = 0, **counts: int) -> dict[str, float]:
-    cells = [cell for cell, count in {**counts, "unscored": unscored}.items() for _ in range(count)]
-    return two_pass_metrics()([SampleScore(score=Score(value=cell)) for cell in cells])
-
-
-FULL = {"refused_wrong": 71, "refused_right": 3, "answered_wrong": 21, "answered_right": 5}
-
-
-@pytest.mark.parametrize("unscored", [0, 25])
-def test_metrics_match_the_statistics_of_the_cells(unscored):
-    computed = metrics(unscored, **FULL)
-    table = ContingencyTable(**FULL)
-    assert computed == {
-        "refusal_index": refusal_index(table).estimate,
-        "standard_error": refusal_index(table).standard_error,
-        "correct_rate": table.correct_rate,
-        "refusal_rate": table.refusal_rate,
-        "error_rate": table.error_rate,
-        "unscored": unscored / (100 + unscored),
-    }
-
-
-def test_no_refusals_leave_ri_undefined_and_rates_defined():
-    computed = metrics(answered_wrong=3, answered_right=1)
-    assert math.isnan(computed["refusal_index"])
-    assert math.isnan(computed["standard_error"])
-    assert (computed["correct_rate"], computed["refusal_rate"], computed["error_rate"]) == (0.25, 0.0, 0.75)
-
-
-def test_boundary_table_has_ri_1_without_standard_error():
-    computed = metrics(refused_wrong=40, answered_wrong=20, answered_right=40)
-    assert computed["refusal_index"] == 1.0
-    assert math.isnan(computed["standard_error"])
-
-
-def test_no_scored_samples_give_nan_except_the_unscored_share():
-    computed = metrics(unscored=4)
-    assert computed.pop("unscored") == 1.0
-    assert all(math.isnan(value) for value in computed.values())
-
-
-def test_no_samples_give_nan():
-    assert all(math.isnan(value) for value in metrics().values())
-
-
-@pytest.mark.parametrize(
-    ("refused", "wrong", "cell"),
-    [
-        (True, True, "refused_wrong"),
-        (True, False, "refused_right"),
-        (False, True, "answered_wrong"),
-        (False, False, "answered_right"),
-    ],
-)
-def test_every_cell_has_its_name(refused, wrong, cell):
-    assert cell_of(Outcome(refused, wrong)) == cell
-
-
-@pytest.mark.parametrize(("refused", "wrong"), [(None, None), (True, None)])
-def test_partial_outcome_is_unscored(refused, wrong):
-    assert cell_of(Outcome(refused, wrong, unscored_reason="x")) == "unscored"

@@ -66,3 +66,24 @@ def test_end_to_end_one_configuration_and_one_command_reproduce_the_paper(tmp_pa
     assert set(combined["model"]) == {f"{name}, simpleqa" for name, *_ in MODELS} == set(planted)
     inside = [row["low"] <= planted[row["model"]] <= row["high"] for row in combined.iter_rows(named=True)]
     assert sum(inside) >= len(inside) - 2, combined
+
+
+@pytest.mark.nightly
+def test_end_to_end_calibrators_of_a_model_that_loads_here_are_compared_and_missing_ones_named(tmp_path):
+    """P(IK) reads hidden states, which the stand-in server does not send; the embedded model shows its own."""
+    commands = (
+        "run --model almanac/base --limit 200 --variants normal --draws 11 --temperature 1 --out run",
+        "confidence run --method p-answering,p-ik",
+        "study calibrator_comparison run --out out --format csv,tex",
+    )
+    for command in commands:
+        done = subprocess.run([*COMMAND, *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert "APRICOT, which the paper compares, is missing for" in " ".join(done.stdout.split())
+    assert "P(IK), which the paper" not in " ".join(done.stdout.split())
+    rows = pl.read_csv(tmp_path / "out" / "calibrator_comparison.csv").filter(pl.col("part") == "roc")
+    first = rows.unique("method", keep="first", maintain_order=True)
+    assert set(first["method"]) == {"p-answering", "p-ik"}
+    assert first["auroc_low"].null_count() == first["ece_low"].null_count() == 0
+    assert (first["auroc_low"] < first["auroc"]).all()
+    assert first.filter(method="p-ik")["trained"].to_list() == [True]

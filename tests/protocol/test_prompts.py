@@ -482,7 +482,8 @@ def test_unknown_prompt_set_error_suggests_the_nearest_name(tmp_path):
         load_prompt_set("defalt")
     with pytest.raises(
         PromptSetError,
-        match="no prompt set 'zzz'; choose one of confidence-targets, default, paraphrases, or give the path",
+        match="no prompt set 'zzz'; choose one of confidence-targets, default, instructions, instructions-de, "
+        "paraphrases, or give the path",
     ):
         load_prompt_set("zzz")
     with pytest.raises(PromptSetError, match="no prompt set"):
@@ -492,3 +493,26 @@ def test_unknown_prompt_set_error_suggests_the_nearest_name(tmp_path):
 def test_unknown_variant_error_suggests_the_nearest_name():
     with pytest.raises(PromptSetError, match=r"no prompt 'hihg' \(did you mean 'high'\?\); choose one of low, normal"):
         DEFAULT.render("hihg", "Who wrote Emma?")
+
+
+@pytest.mark.parametrize("name", ["instructions", "instructions-de"])
+def test_instructions_have_no_examples_and_only_the_first_pass_offers_to_refuse(name):
+    prompts = load_prompt_set(name)
+    assert (prompts.examples, prompts.example) == ((), "")
+    assert tuple(prompts.variants) == VARIANTS
+    assert all(UNANSWERED in prompts.preambles[variant] for variant in VARIANTS)
+    assert UNANSWERED not in prompts.preambles[FORCED]
+    assert prompts.preambles == {
+        **{variant: prompts.variants[variant].instruction for variant in VARIANTS},
+        FORCED: prompts.forced.instruction,
+    }
+
+
+def test_a_set_without_examples_that_mentions_them_is_an_error(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = 'name = "mine"\npreamble = "{instruction} {examples}"\nquestion = "{question}"\n'
+    path.write_text(f'{text}[variants.a]\ninstruction = "A"\n[forced]\ninstruction = "B"\n')
+    with pytest.raises(PromptSetError, match="'examples' must be an array, found nothing"):
+        load_prompt_set(path)
+    path.write_text(path.read_text().replace(" {examples}", ""))
+    assert load_prompt_set(path).preambles == {"a": "A", "forced": "B"}

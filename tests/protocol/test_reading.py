@@ -109,6 +109,18 @@ def test_unanswered_elsewhere_is_an_answer(reply):
     assert reading.unscored_reason is None
 
 
+@pytest.mark.parametrize("rule", [WORDING, TAG, LEFT_TO_GRADER])
+@pytest.mark.parametrize("end", ["UNANSWERED", "UNANSWERED.", "  UNANSWERED \n"])
+def test_unanswered_alone_in_the_last_of_several_lines_is_a_refusal_under_any_rule(end, rule):
+    reading = read_reply(f"I looked it up, and submit my answer.\n\n{end}", refusals=rule)
+    assert (reading.refused, reading.recognised_by, reading.is_tagged) == (True, RecognisedBy.TAG, False)
+
+
+@pytest.mark.parametrize("end", ["unanswered", "The letter stayed UNANSWERED", "UNANSWERED\nLima"])
+def test_unanswered_elsewhere_in_several_lines_is_no_tag(end):
+    assert read_reply(f"I looked it up.\n\n{end}", refusals=TAG).read_as is ReadAs.ANSWER
+
+
 @pytest.mark.parametrize("reply", NOT_TAGS.values(), ids=NOT_TAGS)
 def test_refusal_outside_a_tag_is_recognised_by_wording_or_left_to_the_grader(reply):
     assert read_reply(reply).recognised_by is RecognisedBy.WORDING

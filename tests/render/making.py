@@ -74,6 +74,7 @@ def _table(
         "topic": [f"topic {number % 7}" for number in range(n)],
         "question": [f"What is the name of thing number {number}?" for number in range(n)],
         "gold": [f"thing {number}" for number in range(n)],
+        "answerable": [True] * n,
         "reading": np.where(refused, "tag", "answer"),
         "first_reply": first,
         "forced_reply": forced,

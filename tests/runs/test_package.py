@@ -20,6 +20,7 @@ PUBLIC = [
     "RefusalIndexResult",
     "RunResults",
     "__version__",
+    "abstention_reward",
     "compare",
     "confidence_scores",
     "dry_run",
@@ -28,6 +29,7 @@ PUBLIC = [
     "export",
     "gate",
     "grade_reply",
+    "load_prompt_set",
     "load_rule",
     "open_run",
     "plan",
@@ -78,12 +80,14 @@ plugins.confidence.hidden_states.WeightsError
 plugins.confidence.method.TrainingError
 plugins.confidence.rule.RuleError
 plugins.inspect.IncompatibleError
+plugins.inspect.two_pass.TwoPassError
 plugins.paper.latex.PaperError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
 plugins.trackers.results.ExportError
 plugins.trackers.results.TrackerError
+plugins.training.reward.RewardError
 plugins.training.watch.TemplateError
 plugins.wiki.build.BuildError
 plugins.wiki.builder.BuildStoppedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_the_gaussian_is_not_compared_with_itself(models):
     assert {row[name] for name in row if name.startswith("gaussian_wins")} == {None}
     assert row["ties"] is None
     printed = study.printed(study.frame).filter(family="Gaussian").row(0, named=True)
-    assert [printed[name] for name in ("LL wins", "AIC wins", "BIC wins", "ties")] == ["-"] * 4
+    assert [printed[name] for name in ("LL wins", "AIC wins", "BIC wins", "equal")] == ["-"] * 4
 
 
 def test_every_p_value_is_printed_and_shaded_by_the_adjusted_one():
@@ -123,7 +124,8 @@ def test_tables_without_ri_are_left_out_or_raise(models):
     )
     study = copula_comparison.make([*models, silent], OPTIONS)
     assert study.frame["tables"][0] == 6
-    assert sum("nobody_refused" in note for note in study.notes) == 3
+    (note,) = (note for note in study.notes if note.startswith("3 left out"))
+    assert note.endswith("(no refusals): z, low; z, normal; z, high.")
     with pytest.raises(NotPossibleError, match="whose Refusal Index is defined"):
         copula_comparison.make([silent], OPTIONS)
 
@@ -131,3 +133,27 @@ def test_tables_without_ri_are_left_out_or_raise(models):
 @pytest.mark.slow
 def test_hostile_names_are_drawn_and_printed_safely(models):
     check_files(copula_comparison.make([*models, make_run(HOSTILE, seed=4)], OPTIONS))
+
+
+def test_copulas_of_one_dataset_are_compared_and_the_others_named(models):
+    others = [replace(run, dataset="other", label=f"{run.model}, other") for run in models[:1]]
+    study = copula_comparison.make([*models, *others], OPTIONS)
+    assert study.frame["tables"][0] == copula_comparison.make(models, OPTIONS).frame["tables"][0]
+    assert any("left out because they are on another dataset: a, other" in note for note in study.notes)
+
+
+def test_reasons_why_the_test_is_not_possible_are_given_once(models):
+    single = [run.with_tables(dict(list(run.tables.items())[:1])) for run in models]
+    (note,) = copula_comparison.make(single, OPTIONS).notes
+    assert note == "The test over several prompts is not possible for 2 runs (fewer than two tables): a; b."
+
+
+def test_theory_saturated_tables_are_equal_on_an_axis_wider_than_rounding(models):
+    """Every family with a positive dependence fits a table with one exactly, so no family wins."""
+    study = copula_comparison.make(models, OPTIONS)
+    rows = study.frame.filter(pl.col("part") == "single_tables", pl.col("family").is_in(["t", "frank"]))
+    assert rows["ties"].to_list() == [1.0, 1.0]
+    assert rows["gaussian_wins_log_likelihood"].to_list() == [0.5, 0.5]
+    axes = study.figure().axes[0]
+    assert axes.get_ylim()[0] <= -0.1
+    assert {text.get_text() for text in axes.texts} >= {"all equal"}

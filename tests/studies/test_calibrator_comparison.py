@@ -189,6 +189,17 @@ def test_run_with_most_draws_represents_a_model_without_scores(drawn, scored):
     assert set(only_scored["method"]) == set(METHODS), "scores go before draws"
 
 
+def test_methods_of_the_paper_that_a_run_lacks_are_named_with_their_command(drawn, scored):
+    notes = calibrator_comparison.make([drawn], OPTIONS).notes
+    missing = [note for note in notes if "which the paper compares, is missing for" in note]
+    assert [note.partition(",")[0] for note in missing] == ["APRICOT", "P(IK)"]
+    assert "refusal-index confidence RUN --method apricot" in missing[0]
+    assert "refusal-index confidence RUN --method p-ik --weights hf/NAME" in missing[1]
+    with_scores_notes = calibrator_comparison.make([scored], OPTIONS).notes
+    named = {note.partition(",")[0] for note in with_scores_notes if "is missing for" in note}
+    assert named == {"APRICOT", "P(Answering)"}
+
+
 def test_few_distinct_values_are_reported(drawn):
     study = calibrator_comparison.make([drawn, make_run("b", n=90, draws=2, variants=("normal",))], OPTIONS)
     assert any("b (P(Answering) 2)" in note for note in study.notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -51,6 +52,23 @@ def test_auroc_against_counting_pairs_of_questions(models, study):
     rows = study.frame.filter(metric="refusal_index")
     assert rows["auroc"].to_list() == pytest.approx([area_of(run) for run in models])
     assert (rows["auroc_low"] < rows["auroc"]).all()
+
+
+def test_points_of_other_datasets_and_temperatures_are_left_out_and_named(models, study):
+    def at(run, temperature, **fields):
+        return replace(run, settings={"decoding": {"temperature": temperature}}, **fields)
+
+    others = [at(models[0], 1.0, dataset="other", label="m0, other"), at(models[1], 0.7)]
+    runs = [*(at(run, 1.0) for run in (models[0], *models[2:])), *others]
+    mixed = auroc_correlation.make(runs, OPTIONS)
+    alone = auroc_correlation.make(runs[:-2], OPTIONS)
+    assert mixed.frame.select("dataset", "temperature").n_unique() == 1
+    assert mixed.frame["spearman"].to_list() == alone.frame["spearman"].to_list()
+    (note,) = (note for note in mixed.notes if note.startswith("Only points of one dataset and one temperature"))
+    assert "(temperature 1); 2 points are left out" in note
+    assert note.endswith("m0, other, normal (temperature 1); m1, d, normal (temperature 0.7).")
+    assert "(temperature 1)" in mixed.caption
+    assert "(temperature not recorded)" in study.caption
 
 
 def test_metric_uses_the_first_draws(models, study):

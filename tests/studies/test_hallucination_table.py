@@ -99,7 +99,7 @@ def test_contrast_of_one_model_assumes_independent_indices():
         "& \\multicolumn{2}{c}{\\textbf{Truth available}} & \\multicolumn{1}{c}{\\textbf{Truth unavailable}} & " in tex
     )
     assert "\\cmidrule(lr){2-3} \\cmidrule(lr){4-4}" in tex
-    assert study.printed(study.frame).columns == ["Model", *kinds, "available less unavailable"]
+    assert study.printed(study.frame).columns == ["block", "Model", *kinds, "available less unavailable"]
 
 
 def test_contrast_without_sampling_error_has_no_interval():
@@ -195,7 +195,7 @@ def test_average_of_the_contrast_is_in_a_row_of_its_own_if_it_is_of_other_models
     kinds = ("simpleqa", "precise_wiki", "faitheval_unanswerable")
     places = [*((m, d) for m in "abc" for d in kinds[:2]), ("a", kinds[2]), ("b", kinds[2])]
     runs = [made_run(m, dataset=d, rho=0.1 * s, n=150, seed=s) for s, (m, d) in enumerate(places)]
-    study = hallucination_table.make(runs, OPTIONS)
+    study = hallucination_table.make(runs, StudyOptions(without_paper=True))
     table = study.printed(study.frame).tail(2)
     assert table["Model"].to_list() == ["Average of 3 models", "Average of 2 models with both kinds"]
     contrast = table["available less unavailable"].to_list()
@@ -210,6 +210,25 @@ def test_a_second_run_of_a_model_on_a_dataset_is_left_out():
     assert any("another run on the same dataset" in note for note in study.notes)
     assert study.figure().axes
     assert study._repr_html_().startswith('<figure><img src="data:image/png;base64,')
+
+
+def test_paper_values_are_a_block_below_the_runs_unless_left_out():
+    kinds = ("precise_wiki", "faitheval_unanswerable+precise_wiki")
+    runs = [made_run(m, dataset=d, n=150, seed=s) for s, (m, d) in enumerate((m, d) for m in "ab" for d in kinds)]
+    study = hallucination_table.make(runs, OPTIONS)
+    table = study.printed(study.frame)
+    published = table.filter(pl.col("block").str.starts_with("Published: Pan et al."))
+    assert table["block"].to_list() == ["Runs"] * 3 + published["block"].to_list()
+    assert published["Model"].to_list() == [*hallucination_rows()["model"], "Average of 5 models"]
+    assert [f"{value:.2f}" for value in hallucination_rows()[kinds[0]]] == published[kinds[0]].to_list()[:-1]
+    assert published.row(-1, named=True)[kinds[0]] == "0.48"  # as the paper prints it
+    assert published.row(-1, named=True)[kinds[1]] == "0.32"
+    # The paper's values are in no average and no ranking of the runs.
+    alone = hallucination_table.make(runs, StudyOptions(without_paper=True))
+    assert statistics_of(study.frame) == statistics_of(alone.frame)
+    assert "published_index" not in alone.frame["statistic"]
+    assert alone.printed(alone.frame)["block"].to_list() == ["Runs"] * 3
+    assert study.figure().legends[0].get_texts()[-1].get_text() == "the paper's models"
 
 
 def test_index_at_the_boundary_is_shown_and_in_no_average():

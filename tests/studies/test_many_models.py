@@ -189,6 +189,42 @@ def test_only_incomplete_runs_are_marked_in_every_format(tmp_path, monkeypatch) 
     assert "† Incomplete" in page
 
 
+def test_wrapped_names_keep_the_dataset_on_a_line_of_its_own() -> None:
+    datasets = ("faitheval_inconsistent+precise_wiki", "faitheval_unanswerable+precise_wiki")
+    names = [f"openrouter/qwen/qwen3-32b, {dataset}" for dataset in datasets]
+    wrapped = style.wrapped_names(names, 30)
+    assert len(set(wrapped.values())) == 2
+    for name, dataset in zip(names, datasets, strict=True):
+        model, line = wrapped[name].split("\n")
+        assert model == "openrouter/qwen/qwen3-32b"
+        assert len(line) == 30
+        assert line[:12] == dataset[:12]
+
+
+def test_names_that_are_cut_keep_what_differs(few_resamples) -> None:
+    names = ["openai/gpt-4.1-2025-04-14", "openai/gpt-4.1-mini-2025-04-14"]
+    runs = [made_run(name, dataset=d, n=60, seed=s) for s, (name, d) in enumerate((n, d) for n in names for d in "xy")]
+    runs = [replace(run, label=f"{run.model}, {run.dataset}") for run in runs]
+    for name in ("sample_size", "operating_point", "cost_table"):
+        texts = {
+            text.get_text().partition("\n")[0]
+            for text in study_spec(name)
+            .make(runs, StudyOptions())
+            .figure()
+            .findobj(lambda artist: hasattr(artist, "get_text"))
+        }
+        assert not any(text.endswith(")") and "(" in text and "gpt" in text for text in texts), name  # none is numbered
+        assert any("4.1-mini" in text for text in texts), name
+
+
+@pytest.mark.slow
+def test_figures_of_sixteen_models_fit_a_page(few_resamples) -> None:
+    names = [f"openrouter/some-provider/model-{place}-with-a-long-name" for place in range(16)]
+    runs = [made_run(name, dataset="simpleqa", n=60, seed=seed) for seed, name in enumerate(names)]
+    for name in ("results_table", "prompt_agreement", "sample_size", "cost_table", "operating_point"):
+        assert study_spec(name).make(runs, StudyOptions()).figure().get_size_inches()[1] <= 11, name
+
+
 def test_shortened_names_are_unique() -> None:
     long = [f"a-provider/of/the-model-{'x' * 30}-{place}" for place in range(3)]
     alike = ["one-long-provider/some-model-name", "two-long-provider/some-model-name"]

@@ -113,8 +113,8 @@ def test_one_variant_represents_a_run_and_unusable_runs_are_reported():
     silent = run_of({"normal": table_rows(np.zeros(90), np.arange(90) % 2, model="z")}, model="z")
     study = sample_size.make([make_run("a", n=130), make_run("b", n=40), silent], OPTIONS)
     assert set(study.frame.select("model", "variant").iter_rows()) == {("a", "normal")}
-    assert any("b, normal is left out: it has 40 graded questions" in note for note in study.notes)
-    assert any("nobody_refused" in note for note in study.notes)
+    assert "1 left out, since there are 50 graded questions or fewer: b, normal." in study.notes
+    assert any("(no refusals): z, normal" in note for note in study.notes)
     with pytest.raises(NotPossibleError, match="more than 50 graded questions"):
         sample_size.make([silent], OPTIONS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -327,3 +328,28 @@ def test_hostile_names_are_drawn_as_text(three_models):
     study = ranking_with_ties.make([*three_models, make_run(HOSTILE, rho=0.2, seed=7)], OPTIONS)
     check_files(study)
     assert HOSTILE in study.frame["model"].to_list()
+
+
+def test_a_model_has_the_same_colour_on_every_dataset():
+    places = [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y"), ("b", "y")]
+    runs = [
+        replace(make_run(model, n=200, seed=seed, variants=("low",)), dataset=dataset)
+        for seed, (model, dataset) in enumerate(places)
+    ]
+    figure = ranking_with_ties.make(runs, DEFAULT_OPTIONS).figure()
+    colours = [
+        {label.get_text(): None for label in axes.get_yticklabels()} | dict(_colours(axes))
+        for axes in figure.axes
+        if axes.get_title(loc="left").startswith("Refusal Index")
+    ]
+    assert len(colours) == 2
+    assert colours[1] == {name: colours[0][name] for name in colours[1]}
+    assert len(set(colours[0].values())) == 3
+
+
+def _colours(axes):
+    """Return the colour of the point beside each label."""
+    labels = {tick: label.get_text() for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
+    for line in axes.lines:
+        if line.get_marker() == "o":
+            yield labels[line.get_ydata()[0]], line.get_color()

@@ -165,6 +165,15 @@ def test_models_of_a_family_share_a_colour_and_no_two_models_look_alike():
     assert len({colour for colour, _ in looks.values()}) == paper["family"].n_unique()
 
 
+def test_a_family_has_the_same_colour_whichever_models_are_shown():
+    families = ["Qwen", "Claude", "acme", "Gemini"]
+    every = pl.DataFrame({"model": list("abcd"), "family": families, "source": "run"})
+    looks, fewer = model_looks(every), model_looks(every.filter(pl.col("model") != "b").reverse())
+    for model in "ad":
+        assert fewer["run", model][0] == looks["run", model][0]
+    assert len({colour for colour, _ in looks.values()}) == 4  # the unknown family has a colour of its own
+
+
 def test_runs_of_one_model_at_two_providers_look_different():
     models = ["openai/gpt-4.1", "azure/gpt-4.1", "GPT-4.1"]
     looks = model_looks(pl.DataFrame({"model": models, "family": "GPT", "source": ["run", "run", "paper"]}))

@@ -443,8 +443,8 @@ def test_other_variants_are_observed_and_not_fitted():
 def test_run_without_ri_is_reported():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2, model="z")}, model="z")
     study = operating_point.make([silent, make_run("a", n=90)], OPTIONS)
-    assert any(note.startswith("z, normal is left out") for note in study.notes)
-    with pytest.raises(NotPossibleError, match="nobody_refused"):
+    assert "1 left out, since RI is undefined (no refusals): z, normal." in study.notes
+    with pytest.raises(NotPossibleError, match="no refusals"):
         operating_point.make([silent], OPTIONS)
 
 

@@ -88,8 +88,8 @@ def test_averages_are_means_over_models(study):
 
 def test_intervals_contain_their_estimates_and_shrink_with_questions(study):
     frame = study.frame.filter(pl.col("models").is_null(), pl.col("metric") != "refusal_index")
-    assert (frame["delta_low"] < frame["delta_absolute"]).all()
-    assert (frame["delta_absolute"] < frame["delta_high"]).all()
+    assert (frame["delta_low"] < frame["delta_signed"]).all()
+    assert (frame["delta_signed"] < frame["delta_high"]).all()
     many = score_variability.make([made_run("a", n=2000)], OPTIONS).frame
     narrow, wide = row_of(many, "a", "f_score"), row_of(study.frame, "a", "f_score")
     ratio = (wide["delta_high"] - wide["delta_low"]) / (narrow["delta_high"] - narrow["delta_low"])

@@ -20,6 +20,7 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.plugins.studies import precision, style
+from refusal_index.plugins.studies.latex import MAX_ROWS, escaped, latex_table
 from refusal_index.plugins.studies.results import results_table
 from refusal_index.plugins.studies.study import (
     STUDY_NAMES,
@@ -33,7 +34,7 @@ from refusal_index.plugins.studies.study import (
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.style import BLOCK, MAX_ROWS, escaped, label_contours, latex_table
+from refusal_index.plugins.studies.style import BLOCK, label_contours
 
 # --- Figures
 
@@ -230,7 +231,10 @@ def test_latex_escapes(given, expected):
 def test_latex_of_a_long_frame_says_where_the_rest_is():
     text = latex_table(pl.DataFrame({"x": [float(i) for i in range(MAX_ROWS + 5)]}), "Caption.", "some_study")
     assert "5 further rows are in some_study.csv" in text
-    assert text.count("\\\\\n") == MAX_ROWS + 1
+    pages = -(-MAX_ROWS // 52)
+    assert text.count("\\\\\n") == MAX_ROWS + pages  # with a heading on each page
+    assert text.count("\\caption{Caption., continued.}") == pages - 1
+    assert text.count("\\label{") == 1
     assert "\\toprule" in text
     assert "\\label{tab:some-study}" in text
 
@@ -260,17 +264,56 @@ def test_end_to_end_tables_of_sixteen_models_fit_a_page(tmp_path, monkeypatch):
     names = [f"openrouter/some-provider/model-{place}-with-a-long-name" for place in range(16)]
     runs = [made_run(name, dataset="simpleqa", n=40, seed=seed) for seed, name in enumerate(names)]
     for name in ("results_table", "accuracy_refusal_plane", "score_variability", "index_and_accuracy"):
-        study = study_spec(name).make(runs, StudyOptions())
+        study = study_spec(name).make(runs, StudyOptions(without_paper=name == "results_table"))
         table = tex_text(study)
         assert all(table.count(escaped(model)) for model in names), name
-        packages = "\\usepackage{booktabs,graphicx,textcomp}\\usepackage[T1]{fontenc}"
+        packages = "\\usepackage{booktabs,graphicx,rotating,textcomp}\\usepackage[T1]{fontenc}"
         page = f"\\documentclass{{article}}{packages}\\begin{{document}}{table}\\end{{document}}"
         (tmp_path / f"{name}.tex").write_text(page)
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
         made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stdout
-        assert "(1 page" in made.stdout, name
+        parts = table.count("\\end{tabular}")
+        assert parts == 1 + (name != "results_table"), name  # 64 rows, or two blocks
+        assert int(re.search(r"\((\d) page", made.stdout)[1]) <= parts
         assert not re.search(r"Float too large|Overfull \\hbox", made.stdout), made.stdout
+
+
+SCALE = re.compile(r"natural width (\d+\.\d+)pt ?of (\d+\.\d+)pt")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
+@pytest.mark.parametrize("name", ["operating_point", "cost_table", "hallucination_table", "results_table"])
+def test_end_to_end_latex_of_28_runs_is_legible(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(precision, "RESAMPLES", 20)
+    others = ("precise_wiki", "faitheval_inconsistent+precise_wiki", "faitheval_unanswerable+precise_wiki")
+    names = [f"openrouter/qwen/qwen3-{place}b-instruct-2507" for place in range(16)]
+    places = [*((model, "simpleqa") for model in names), *((model, d) for model in names[:4] for d in others)]
+    runs = [made_run(model, dataset=d, n=60, seed=seed) for seed, (model, d) in enumerate(places)]
+    assert len(runs) == 28
+    table = tex_text(
+        study_spec(name).make([replace(run, label=f"{run.model}, {run.dataset}") for run in runs], OPTIONS)
+    )
+    # Where the table is scaled to the text, LaTeX says by how much.
+    measured = "\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{"
+    assert measured in table
+    told = "{\\sbox0{#2}\\typeout{natural width \\the\\wd0\\space of \\the\\linewidth}\\usebox0}"
+    page = "\\documentclass{article}\\usepackage{booktabs,graphicx,rotating,textcomp}\\usepackage[T1]{fontenc}"
+    marked = table.replace(f"resizebox{{{measured}", "told{}{")
+    body = f"{page}\\newcommand\\told[2]{told}\\begin{{document}}{marked}\\end{{document}}"
+    (tmp_path / "t.tex").write_text(body)
+    (tmp_path / "whole.tex").write_text(f"{page}\\begin{{document}}{table}\\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error"]
+    logs = [
+        subprocess.run([*command, file], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for file in ("t.tex", "whole.tex")
+    ]
+    assert [log.returncode for log in logs] == [0, 0], logs[0].stdout
+    assert not re.search(r"Float too large|Overfull", logs[1].stdout)
+    widths = [tuple(map(float, pair)) for pair in SCALE.findall(logs[0].stdout)]
+    size = 7.0 if "scriptsize" in table else 8.0 if "footnotesize" in table else 9.0
+    assert min(size * min(1.0, line / natural) for natural, line in widths) >= 5.5
 
 
 def test_latex_right_aligns_numbers_with_minus_signs():
@@ -304,6 +347,25 @@ def test_index_page_lists_everything_and_is_harmless(tmp_path, hostile):
     assert "\x1b" not in text
     table_row = next(line for line in text.splitlines() if "script" in line)
     assert len(re.findall(r"(?<!\\)\|", table_row)) == 4  # three columns, whatever the name holds
+
+
+def test_the_page_of_all_studies_has_their_tables(tmp_path):
+    runs = [made_run(f"m{place}", dataset="simpleqa", n=40, seed=place, variants=["normal"]) for place in range(2)]
+    study = study_spec("results_table").make(runs, OPTIONS)
+    lines = index_text([(study, [])], [], runs).splitlines()
+    first = lines.index("| Model | Correct | Refused | C/A | F | Weighted | RI |")
+    printed = study.printed(study.frame).filter(block="simpleqa")
+    assert lines[first + 2] == "| *simpleqa* | | | | | | |"
+    assert lines[first + 3].startswith(f"| m0 | {printed['Correct'][0].replace('[', chr(92) + '[')[:6]}")
+    assert lines[first + 5].startswith("| *Published: Pan et al.")
+    assert sum(line.startswith("|") for line in lines[first:]) == 2 + 2 + 2 + 16
+
+
+def test_long_tables_on_the_page_of_all_studies_say_what_is_missing():
+    study = Study(pl.DataFrame({"x": range(45)}), caption="Caption.", name="s", title="S")
+    text = index_text([(study, [])], [], [])
+    assert "5 more rows are in the LaTeX and CSV files." in text
+    assert text.count("\n| ") == 1 + 1 + 40  # runs, heading and rows
 
 
 def test_markdown_escapes_links_and_images():

@@ -90,7 +90,7 @@ def show(blocks: Iterable[Block]) -> None:
     """Print paragraphs and tables; indented text is an item of a list, and stays on one line."""
     for block in blocks:
         if isinstance(block, Table):
-            for position, part in enumerate(block.parts(max(TEXT_WIDTH, terminal().width))):
+            for position, part in enumerate(block.parts(max(TEXT_WIDTH // 2, terminal().width))):
                 if position:
                     say()
                 header, *rows = part.lines()

@@ -27,6 +27,8 @@ from refusal_index.cli.shared_options import (
 )
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.findings.run_results import RunResults
@@ -232,6 +234,7 @@ def show(
     confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
     cluster: str | None = None,
     weight: str | None = None,
+    by: str | None = None,
     replies: bool = False,
 ) -> None:
     """Show every metric of a run.
@@ -246,18 +249,27 @@ def show(
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
     - `confidence_level`: Confidence level of every interval. [default: 0.95]
+    - `by` COLUMN: Instead, show the rates of each topic: 'topic'.
     - `replies`: Instead, list replies that may have been read wrongly, grouped by sentence: unclear ones, refusals
       recognised by their text, and wrong answers that begin alike.
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.findings.run_results import open_run
+    from refusal_index.findings.summary import by_topic
     from refusal_index.render.run import run_blocks
-    from refusal_index.render.summary import summary_blocks
+    from refusal_index.render.summary import summary_blocks, topic_blocks
     from refusal_index.runs.scoring import summary_of
 
     if replies:
         _show_replies(files, Sampling(cluster, weight), columns_of(column))
+        return
+    if by is not None:
+        one_of("--by", by, ["topic"])
+        sampling = Sampling(cluster, weight)
+        outcomes = _outcomes(files, sampling, columns_of(column))
+        analysis = Analysis(confidence_level or DEFAULT_LEVEL, sampling=sampling)
+        console.show(topic_blocks(by_topic(outcomes, analysis)))
         return
     folder = only_folder("show", files)
     options = (weighted_score_p, truthfulness_weights, confidence_level, cluster, weight, column or None)
@@ -270,15 +282,19 @@ def show(
     console.show(summary_blocks(summary))
 
 
-def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
+def _outcomes(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> pl.DataFrame:
     from refusal_index.data.folder import read_outcomes_of
     from refusal_index.data.outcome_table import read_tables
+
+    folder = only_folder("show", files)
+    return read_outcomes_of(folder, sampling) if folder else read_tables(files, sampling, columns)
+
+
+def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
     from refusal_index.findings.reply_groups import groups_by_variant
     from refusal_index.render.replies import replies_blocks
 
-    folder = only_folder("show", files)
-    table = read_outcomes_of(folder, sampling) if folder else read_tables(files, sampling, columns)
-    console.show(replies_blocks(groups_by_variant(table)))
+    console.show(replies_blocks(groups_by_variant(_outcomes(files, sampling, columns))))
 
 
 _PAGE = "report.html"
@@ -390,7 +406,6 @@ def compare(
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.findings.comparison import PairComparison
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.published import compare_with_paper
@@ -400,7 +415,7 @@ def compare(
 
     analysis = Analysis(
         variant=variants,
-        metric=one_of("--metric", metric, [name for name in METRICS if name not in BY_ANSWERABLE]),
+        metric=one_of("--metric", metric, list(METRICS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         weighted_score_p=weighted_score_p,
         truthfulness_weights=weights_of(truthfulness_weights),

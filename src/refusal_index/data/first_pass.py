@@ -83,11 +83,18 @@ class FirstPass:
     # p_answering, confidence: probabilities in the file
     p_answering: float | None = None
     confidence: float | None = None
+    is_marked_answerable: bool = False  # whether the file says that the question has a right answer
 
     @property
     def identification(self) -> Identification:
         """The model, dataset, variant and draw, as in the outcome table."""
         return Identification(self.model, self.dataset, self.variant, self.draw)
+
+    @property
+    def answerable(self) -> bool | None:
+        """Whether the question has a right answer; None if unknown."""
+        is_known = self.is_marked_answerable or self.question.gold != NOT_KNOWN
+        return self.question.gold is not None if is_known else None
 
     @property
     def needs_forcing(self) -> bool:
@@ -192,10 +199,10 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
         (first_pass.identification, first_pass.question, first_pass.outcome(forced.get(first_pass.forced_id)))
         for first_pass in passes
     )
+    answerable = pl.Series("answerable", [first_pass.answerable for first_pass in passes], pl.Boolean)
     answering = pl.Series("p_answering", [first_pass.p_answering for first_pass in passes], pl.Float64)
-    table = table.with_columns(
-        pl.col("question", "gold").replace(NOT_KNOWN, None), *([answering] if answering.is_not_null().any() else [])
-    )
+    known = [answerable, answering] if answering.is_not_null().any() else [answerable]
+    table = table.with_columns(pl.col("question", "gold").replace(NOT_KNOWN, None), *known)
     return table.select(*SCHEMA, *(name for name in OPTIONAL if name in table.columns))
 
 
@@ -215,10 +222,7 @@ def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
 def _from_row(row: dict[str, Any]) -> FirstPass:
     refused = row["refused"]
     wrong = row["wrong"]
-    # A refused question that is wrong without a forced answer has no right answer.
-    is_unanswerable = (
-        refused and row["forced_grade"] == Grade.INCORRECT.value and row["forced_reply"] is None and row["gold"] is None
-    )
+    is_unanswerable = row["answerable"] is False
     if refused is None:
         grade: Grade | None = Grade.UNSCORED
     elif refused:
@@ -244,6 +248,7 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
         forced=forced,
         p_answering=row.get("p_answering"),
         confidence=row.get("confidence"),
+        is_marked_answerable=row["answerable"] is True and gold == NOT_KNOWN,
     )
 
 

@@ -395,6 +395,7 @@ def _first_pass(values: Values, question_id: str, grade: Grade | None, name: str
         reason=NOT_GRADED if grade is Grade.UNSCORED else None,
         p_answering=values["p_answering"],
         confidence=values["confidence"],
+        is_marked_answerable=values["answerable"] is True,
     )
 
 

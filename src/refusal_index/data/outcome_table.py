@@ -55,6 +55,7 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "weight": pl.Float64(),
         "question": pl.String(),
         "gold": pl.String(),
+        "answerable": pl.Boolean(),
         "reading": pl.String(),
         "first_reply": pl.String(),
         "forced_reply": pl.String(),
@@ -233,6 +234,7 @@ KINDS: Mapping[str, Kind] = {
     "draw": WHOLE,
     "refused": FLAG,
     "wrong": FLAG,
+    "answerable": FLAG,
     **dict.fromkeys(
         ("first_grade", "forced_grade"),
         Kind(f"one of {', '.join(GRADES)} or nothing", {name: name for name in GRADES}, "translate the grades first"),
@@ -315,7 +317,8 @@ def _record(run: Identification, question: Question, outcome: Outcome) -> tuple[
     return (
         *(run.model, run.dataset, run.variant, question.question_id, run.draw, outcome.refused, outcome.wrong),
         *(first and str(first), forced and str(forced), outcome.unscored_reason, question.topic, None, None),
-        *(question.text, question.gold, outcome.reading, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
+        *(question.text, question.gold, question.gold is not None),
+        *(outcome.reading, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
 
 
@@ -333,8 +336,8 @@ def read_outcomes(
     - `data`: the path of a Parquet, CSV or JSON Lines file (its suffix determines the format), a data frame (Polars,
       pandas or Arrow), or dictionaries, one per row. The columns `refused` and `wrong` are required; they hold true,
       false, t, f, 1, 0, yes or no in any case, or are empty: an empty cell, NaN, NA, null or none. Other columns of
-      `SCHEMA` are filled in if missing: `draw` with 0, `question_id` with the file's name and row number, others with
-      null. Columns with other names are ignored.
+      `SCHEMA` are filled in if missing: `draw` with 0, `question_id` with the file's name and row number,
+      `answerable` by whether the question has a gold answer, others with null. Columns with other names are ignored.
     - `sampling`: names of the columns to read as `cluster` and `weight`.
     - `columns`: by column of `SCHEMA`, the name of the column to read it from; None if the user cannot name any.
     - `encoding`: encoding of a text file.
@@ -353,7 +356,18 @@ def read_outcomes(
     probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
     table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
     check_rows(table, raw.where)
-    return table
+    return table if "answerable" in raw.columns else table.with_columns(answerable=_HAS_GOLD)
+
+
+_GOLD = pl.col("gold")
+_HAS_GOLD = (
+    pl.when(_GOLD.is_not_null())
+    .then(pl.lit(value=True))
+    .when((_GOLD.is_not_null().any() & ~(_GOLD.is_null() & ~_WRONG).any()).over(GROUP))
+    .then(pl.lit(value=False))
+)
+"""Whether a question has a gold answer. Without one, it is unanswerable only if other questions of its run have one,
+and no answer to a question without one is right; otherwise gold answers may be missing, and this is unknown."""
 
 
 def unused_columns(present: Iterable[str], used: Iterable[str] = ()) -> tuple[str, ...]:

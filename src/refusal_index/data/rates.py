@@ -363,8 +363,7 @@ def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, .
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
-    ungraded = answered.filter(_WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
-    lacking = str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
+    lacking = lacking_grades(rows)
 
     def shown(estimate: Estimate) -> Estimate:
         if estimate.name in NEED_FORCED_ANSWERS:
@@ -380,17 +379,28 @@ def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, .
     by_answers = sampled_table(_taken_for_wrong(rows, _REFUSED)) or ContingencyTable(
         refused, 0, graded.answered_wrong, graded.answered_right
     )
-    by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
-        refused, 0, answered.height, 0
-    )
+    by_refusals = sampled_table(without_grades(rows)) or ContingencyTable(refused, 0, answered.height, 0)
     pairs = zip(*(_metrics(table, analysis) for table in (by_answers, by_refusals)), strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
 
 
-_NO_GOLD = pl.col("gold").is_null()
+def lacking_grades(rows: pl.DataFrame) -> str | None:
+    """Return the most frequent reason why answers have no grade; None unless too many have none to count right ones."""
+    ungraded = rows.filter(~_REFUSED & _WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
+    return str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
 
-IS_UNANSWERABLE = _NO_GOLD & ~_NO_GOLD.all() & ~(_NO_GOLD & ~_WRONG).any()
-"""Selects the unanswerable questions of one variant: none if no gold answers are recorded, or not all of them."""
+
+def without_grades(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set `wrong` wherever it is known whether the question was refused, for metrics that need no grades.
+
+    >>> without_grades(pl.DataFrame({"refused": [True, False, None], "wrong": [None, False, None]}))["wrong"].to_list()
+    [True, True, None]
+    """
+    return _taken_for_wrong(rows, _REFUSED.is_not_null())
+
+
+IS_UNANSWERABLE = ~pl.col("answerable")
+"""Selects the questions without a right answer; null if that is unknown."""
 
 BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
     {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
@@ -398,35 +408,59 @@ BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
 """Refusal rates of unanswerable and answerable questions, and the metric that each equals in `by_answerable`."""
 
 ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
-"""Reason why they are undefined: the dataset does not mark questions of both kinds."""
+"""Reason why they are undefined: it is not known of any question whether it has a right answer."""
 
 
-def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
-    """Set `wrong` for exactly the unanswerable questions; return None unless both kinds occur.
+def answerability(rows: pl.DataFrame) -> dict[str, int]:
+    """Count the questions with and without a right answer; `rows` has one row per question.
 
-    An unanswerable question has no gold answer, and no answer to it is right. If a question without a gold answer is
-    marked as right, the column `gold` is incomplete, and the result is None.
-
-    >>> rows = pl.DataFrame({"refused": [True, False], "wrong": [True, None], "gold": [None, "a"]})
-    >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
-    ([True, False], None)
+    >>> answerability(pl.DataFrame({"answerable": [True, False, True, None]}))
+    {'answerable': 2, 'unanswerable': 1, 'unknown': 1}
     """
-    if "gold" not in rows.columns or not rows.select(IS_UNANSWERABLE.any()).item():
-        return None
+    kinds = pl.col("answerable").sum(), IS_UNANSWERABLE.sum(), pl.col("answerable").null_count()
+    counts = rows.select(*(kind.alias(str(index)) for index, kind in enumerate(kinds))).row(0)
+    return dict(zip(("answerable", "unanswerable", "unknown"), counts, strict=True))
+
+
+def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set `wrong` for exactly the unanswerable questions; it is null if that is unknown.
+
+    >>> by_answerable(pl.DataFrame({"answerable": [False, True, None]}))["wrong"].to_list()
+    [True, False, None]
+    """
     return rows.with_columns(wrong=IS_UNANSWERABLE)
 
 
 def answerable_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
-    """Return the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
+    """Return all metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
+    return tuple(answerable_metric(name, rows, analysis, analysis.confidence_level) for name in BY_ANSWERABLE)
+
+
+def answerable_metric(name: str, rows: pl.DataFrame, analysis: Analysis, level: float) -> Estimate:
+    """Return one of the metrics of `BY_ANSWERABLE` of one variant, with the interval of another level."""
     split = by_answerable(rows)
-    if split is None:
-        reason = ANSWERABLE_NOT_RECORDED
-        return tuple(Estimate(None, status="undefined", reason=reason, name=name) for name in BY_ANSWERABLE)
     table = sampled_table(split) or contingency_table(split)
-    return tuple(
-        replace(rate_or_score(like, table, analysis.payoffs, analysis.confidence_level), name=name)
-        for name, like in BY_ANSWERABLE.items()
-    )
+    found = rate_or_score(BY_ANSWERABLE[name], table, analysis.payoffs, level)
+    return replace(found, name=name, reason=answerable_reason(found.reason))
+
+
+REASONS_BY_ANSWERABLE = {
+    "no_questions": ANSWERABLE_NOT_RECORDED,
+    "all_wrong": "all_unanswerable",
+    "all_right": "all_answerable",
+}
+"""Reasons of the metrics of `BY_ANSWERABLE`, by those of the metrics in `by_answerable`."""
+
+
+def answerable_reason(reason: str | None) -> str | None:
+    """Return a reason of a metric in `by_answerable` as that of the metric of `BY_ANSWERABLE`.
+
+    >>> answerable_reason("first:all_wrong")
+    'first:all_unanswerable'
+    """
+    for like, own in REASONS_BY_ANSWERABLE.items():
+        reason = reason and reason.replace(like, own)
+    return reason
 
 
 def _metrics(table: AnyTable, analysis: Analysis) -> tuple[Estimate, ...]:

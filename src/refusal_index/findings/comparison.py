@@ -14,9 +14,16 @@ from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import NEED_FORCED_ANSWERS, describe
+from refusal_index.data.rates import (
+    BY_ANSWERABLE,
+    NEED_FORCED_ANSWERS,
+    NEED_NO_GRADES,
+    answerable_reason,
+    describe,
+)
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
-from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
+from refusal_index.findings.headline import refused_by_answerable
+from refusal_index.findings.matching import Match, match_by_answerable, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement, rendering
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
@@ -58,7 +65,10 @@ class MatchedRuns(Printable):
     @cached_property
     def matches(self) -> Mapping[str, Match]:
         """The questions of each variant to compare."""
-        return matched_variants(self.runs, self.analysis.variant, without_forced_pass=not self.needs_forced_pass)
+        is_split = self.analysis.metric in BY_ANSWERABLE
+        return matched_variants(
+            self.runs, self.analysis.variant, without_forced_pass=not self.needs_forced_pass, is_split=is_split
+        )
 
     @property
     def needs_forced_pass(self) -> bool:
@@ -201,10 +211,16 @@ class VariantComparison:
     match: Match
     comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
+    split: Match  # with `wrong` for the unanswerable questions, whatever the grades
 
     def differences(self) -> dict[str, Difference]:
-        """Every difference by the name of its metric."""
+        """Every difference by the name of its metric; those of `BY_ANSWERABLE` need an unanswerable question."""
         differences: dict[str, Difference] = {difference.name: difference for difference in self.comparison.differences}
+        matrix = self.split.matrix
+        if matrix.wrong.any():
+            refusals = stats.compare_metrics(*matrix.arrays, **matrix.design)
+            for name, like in BY_ANSWERABLE.items():
+                differences[name] = replace(refusals[like], reason=answerable_reason(refusals[like].reason))
         return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
 
 
@@ -229,14 +245,15 @@ class PairComparison(MatchedRuns):
                 truthfulness_weights=self.analysis.payoffs.truthfulness,
                 **matched.matrix.design,
             )
+            rows = [run.tables[of] for run, of in zip(self.runs, self.variants_compared[name], strict=True)]
             if any(matched.unforced):
-                comparison = _without_forced_pass(comparison, matched.unforced)
+                comparison = _without_forced_pass(comparison, matched)
             corrected: Difference | None = None
             if self.is_ri_corrected:
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
                 corrected = stats.compare_corrected(*self.corrected_indices[name])
-            compared.append(VariantComparison(name, matched, comparison, corrected))
+            compared.append(VariantComparison(name, matched, comparison, corrected, match_by_answerable(rows)))
         return tuple(compared)
 
     @property
@@ -281,6 +298,7 @@ class PairComparison(MatchedRuns):
         """Its statements: which run is better, which questions were compared, and caveats."""
         named = len(self.variants) > 1
         return (
+            *self._refused(),
             self._conclusion(),
             *self._about_caution(),
             *missing_statements(self.runs),
@@ -321,10 +339,9 @@ class PairComparison(MatchedRuns):
                 rows.append((name, label, joint))
             of_variants = ((variant.name, variant.differences().get(name)) for variant in self.variants)
             rows += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
-        for name in [
-            difference.name for difference in self.variants[0].comparison.differences if difference.name != INDEX
-        ]:
-            rows += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
+        by_variant = {variant.name: variant.differences() for variant in self.variants}
+        for name in (*BY_ANSWERABLE, *(name for name in stats.METRIC_NAMES if name != INDEX)):
+            rows += ((name, variant, found[name]) for variant, found in by_variant.items() if name in found)
         adjusted = self._adjusted([difference.pvalue for *_, difference in rows])
         return [(*row, adjusted.get(position)) for position, row in enumerate(rows)]
 
@@ -406,6 +423,16 @@ class PairComparison(MatchedRuns):
             **self.shared_document(),
         }
 
+    def _refused(self) -> Iterator[Statement]:
+        """State what each run refused of unanswerable and of answerable questions, if some are unanswerable."""
+        for side, label in zip(("first", "second"), self.labels, strict=True):
+            rates = [
+                [stats.Estimate(getattr(found[name], side), name=name) for name in BY_ANSWERABLE if name in found]
+                for found in (variant.differences() for variant in self.variants)
+            ]
+            if (statement := refused_by_answerable(rates, label)) is not None:
+                yield statement
+
     def _conclusion(self) -> Statement:
         """Decide which run is better; at a boundary a p-value is not enough, as the interval may contain 0."""
         level = self.analysis.confidence_level
@@ -413,7 +440,8 @@ class PairComparison(MatchedRuns):
         at_boundary = difference.status == "boundary"
         leads = ahead(difference, 1 - level)
         if difference.estimate is None or difference.pvalue is None:
-            return Statement("difference_unknown", "conclusion", {"reason": difference.reason})
+            labels = dict(zip(("first", "second"), self.labels, strict=True))
+            return Statement("difference_unknown", "conclusion", {**labels, "reason": difference.reason})
         turned = difference.estimate < 0
         first, second = self.labels[::-1] if turned else self.labels
         low, high = difference.confidence_interval(level).or_none()
@@ -518,17 +546,17 @@ class PairComparison(MatchedRuns):
             yield Statement(code, "serious", dict(values))
 
 
-def _without_forced_pass(comparison: stats.Comparison, unforced: Sequence[bool]) -> stats.Comparison:
-    """Return a comparison whose metrics that need forced answers are undefined where a run has no forced pass."""
-    sides = zip(("first", "second"), unforced, strict=True)
-    reason = ";".join(f"{side}:{FORCED_NOT_ASKED}" for side, is_unforced in sides if is_unforced)
+def _without_forced_pass(comparison: stats.Comparison, match: Match) -> stats.Comparison:
+    """Return a comparison whose metrics are undefined where a run without a forced pass does not decide them."""
+    not_forced = [FORCED_NOT_ASKED if is_unforced else None for is_unforced in match.unforced]
 
     def known(difference: stats.MetricDifference) -> stats.MetricDifference:
-        if difference.name not in NEED_FORCED_ANSWERS:
+        reasons = not_forced if difference.name in NEED_FORCED_ANSWERS else match.lacking
+        if difference.name in NEED_NO_GRADES or not any(reasons):
             return difference
         first, second = (
-            None if is_unforced else value
-            for value, is_unforced in zip((difference.first, difference.second), unforced, strict=True)
+            None if reason else value
+            for value, reason in zip((difference.first, difference.second), reasons, strict=True)
         )
         return replace(
             difference,
@@ -538,7 +566,7 @@ def _without_forced_pass(comparison: stats.Comparison, unforced: Sequence[bool])
             standard_error=None,
             pvalue=None,
             status="undefined",
-            reason=reason,
+            reason=";".join(f"{side}:{why}" for side, why in zip(("first", "second"), reasons, strict=True) if why),
         )
 
     return replace(comparison, differences=tuple(map(known, comparison.differences)))

@@ -84,6 +84,7 @@ def joint(summary: Summary, pooled: PooledSummary) -> Statement:
         "index": pooled.refusal_index,
         "corrected": pooled.corrected_refusal_index,
         "left_out": list(pooled.left_out),
+        "these": pooled.these_prompts if pooled.two_prompts else None,
         **_spread(pooled),
     }
     return Statement("joint_index", "conclusion", values)
@@ -218,6 +219,8 @@ def _disagreement(pooled: PooledSummary, analysis: Analysis) -> Iterator[Stateme
     between = pooled.between_prompts
     if between.estimate is None or between.high is None:
         return
+    if pooled.two_prompts:
+        yield Statement("two_prompts", "serious", {"these": pooled.these_prompts})
     if pooled.disagree(analysis):
         yield Statement("prompts_disagree", "serious", _spread(pooled))
     elif not pooled.differ_by_chance(analysis):

@@ -170,6 +170,7 @@ def joined_p_answering(drawn: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFram
 
 
 LARGE_SPREAD = 0.1
+TWO_PROMPTS = 2
 """Standard deviation of the index between prompts above which one number for all of them hides too much.
 
 Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more
@@ -200,6 +201,8 @@ class PooledSummary:
     corrected_refusal_index: stats.Estimate | None
     between_prompts: stats.Estimate  # standard deviation of the index between prompts, beyond chance
     new_prompt: stats.Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
+    these_prompts: stats.Estimate  # the joint estimate as one for these prompts only, with its interval
+    two_prompts: bool  # whether the interval of RI includes variation between prompts that is estimated from two
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
     homogeneity: stats.HomogeneityTest  # whether the variants share one index
 
@@ -212,6 +215,12 @@ class PooledSummary:
         """Whether the variants differ significantly, and too much to be summarised by one number."""
         spread = self.between_prompts.estimate
         return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(analysis)
+
+
+def has_two_prompts(result: stats.JointRefusalIndexResult) -> bool:
+    """Whether the interval of RI includes variation between prompts that is estimated from two of them."""
+    n_prompts = len(result.variants) - len(result.left_out)
+    return n_prompts == TWO_PROMPTS and bool(result.between_prompts.estimate)
 
 
 def joint_index(
@@ -271,6 +280,8 @@ def _pooled(groups: list[rates.VariantGroup], analysis: Analysis, is_determinist
         corrected_refusal_index=corrected,
         between_prompts=stats.Estimate.of(between, between.confidence_interval(analysis.confidence_level)),
         new_prompt=stats.Estimate(*new, status=between.status, reason=between.reason),
+        these_prompts=stats.Estimate.of(result, result.confidence_interval(analysis.confidence_level, prompts="fixed")),
+        two_prompts=has_two_prompts(result),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
     )

@@ -21,7 +21,14 @@ from refusal_index.data.asked import Asked, missing_share
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID
 from refusal_index.data.outcome_table import OWN_COLUMNS
-from refusal_index.data.rates import FORCED_REFUSAL_LIMIT, describe, design_of, first_draws, never_forced
+from refusal_index.data.rates import (
+    FORCED_REFUSAL_LIMIT,
+    answerable_metrics,
+    describe,
+    design_of,
+    first_draws,
+    never_forced,
+)
 from refusal_index.data.run_json import Stop
 from refusal_index.errors import OutcomeTableError, escape, suggestion
 from refusal_index.findings.changed_questions import ChangedQuestion, change_limit, most_changed
@@ -29,6 +36,7 @@ from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, look_of
 from refusal_index.findings.gate_reasons import GuardResult, decisive_reasons, next_step
+from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imputation import knows_refused_again, with_absent
 from refusal_index.findings.judged_runs import JudgedRuns, RefusedAgain, TippingPoint, is_index
 from refusal_index.findings.matching import Match
@@ -201,6 +209,7 @@ class GateResult(Printable):
         return Statement("judged", "scope", {**values, "baseline": self.baseline.label, "left_out": left_out})
 
     def _notes(self) -> Iterator[Statement]:
+        yield from self._refused()
         if self.look is not None:
             sizes = self.look.design.sizes
             n_asked = self.look.n
@@ -226,6 +235,14 @@ class GateResult(Printable):
             yield from model_statements((self.candidate, self.baseline))
         if self.no_changes is not None and self.guards:
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
+
+    def _refused(self) -> Iterator[Statement]:
+        """State what either run refused of unanswerable and of answerable questions, if some are unanswerable."""
+        for name, run in zip(RUNS, (self.candidate, self.baseline), strict=True):
+            tables = [] if run is None or not self.guards else [first_draws(rows) for rows in run.tables.values()]
+            by_prompt = [answerable_metrics(rows, self.analysis) for rows in tables]
+            if (refused := refused_by_answerable(by_prompt, f"The {name}")) is not None:
+                yield refused
 
     def _refused_again_statements(self) -> Iterator[Statement]:
         """State what RI leaves out, where an index is guarded."""

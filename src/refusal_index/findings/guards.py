@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,6 @@ from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats.baseline import rate_or_score
 from refusal_index.stats.contingency import AnyTable, ContingencyTable, effective_number
 from refusal_index.stats.corrected import influence_range
-from refusal_index.stats.estimate import NO_INTERVAL
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.non_inferiority import (
     Guard,
@@ -62,42 +61,23 @@ class NamedGuard:
     reason: str | None  # why the number is undefined or at its boundary
 
 
-def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | None:
-    """Compare refusals of candidate and baseline separately for answerable and unanswerable questions; None if unknown.
-
-    - `tables`: the outcomes of either run, of one variant.
-    """
-    split = [rates.by_answerable(rates.first_draws(rows)) for rows in tables]
-    if any(rows is None for rows in split):
-        return None
-    matrix = rates.outcome_matrix([rows for rows in split if rows is not None])
-    matrix = matrix.of_questions(matrix.shared)
-    compared = stats.compare_metrics(*matrix.arrays, **matrix.design)
-    return VariantComparison("", Match(matrix, paired=True, left_out=(0, 0)), compared, None)
-
-
-def margin_guards(
-    compared: VariantComparison, margins: Mapping[str, float], split: VariantComparison | None = None
-) -> Iterator[NamedGuard]:
-    """Yield a guard for each margin in the comparison of a candidate with its baseline.
-
-    - `split`: that by whether a question has a right answer, for margins of `BY_ANSWERABLE`.
-    """
+def margin_guards(compared: VariantComparison, margins: Mapping[str, float]) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin in the comparison of a candidate with its baseline."""
     matrix = compared.match.matrix
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in margins.items():
         higher = not METRICS[name].lower_is_better
         limit = _limit(margin, higher)
-        source, like = (split, rates.BY_ANSWERABLE[name]) if name in rates.BY_ANSWERABLE else (compared, name)
-        difference = None if source is None else source.differences().get(like)
-        if source is None or difference is None:  # the corrected index of runs that were sampled once
-            why = rates.ANSWERABLE_NOT_RECORDED if name in rates.BY_ANSWERABLE else NO_REPEATED_QUESTIONS
-            yield _undefined(name, margin, why)
+        difference = compared.differences().get(name)
+        is_split = name in rates.BY_ANSWERABLE
+        if difference is None:  # the corrected index of runs that were sampled once
+            yield _undefined(name, margin, rates.ANSWERABLE_NOT_RECORDED if is_split else NO_REPEATED_QUESTIONS)
             continue
+        match = compared.split if is_split else compared.match
         estimate = difference.estimate
         pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
         is_constant = difference.reason == CONSTANT
-        guard = Guard(name, estimate, limit, higher, _interval(like, difference, source.match), pvalue, is_constant)
+        guard = Guard(name, estimate, limit, higher, _interval(name, difference, match), pvalue, is_constant)
         yield NamedGuard(guard, True, *both_numbers(difference), reason)
 
 
@@ -186,9 +166,8 @@ def _interval(name: str, difference: Difference, match: Match) -> Interval:
         widest = influence_range(difference.first)
         n = difference.n_shared
     else:
-        influence = stats.metric_influence(
-            *(array[:1] for array in match.matrix.arrays), metric=INDEX if name == CORRECTED else name
-        )
+        influences = INDEX if name == CORRECTED else rates.BY_ANSWERABLE.get(name, name)
+        influence = stats.metric_influence(*(array[:1] for array in match.matrix.arrays), metric=influences)
         widest = float(np.ptp(influence))
         n = len(match.matrix.question_ids)
     units = _independent(match.matrix.design, n)
@@ -226,18 +205,16 @@ def _own_number(
         index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
         return index.estimate, index.reason, index_interval(index)
 
-    if name in rates.BY_ANSWERABLE:
-        split = rates.by_answerable(rates.first_draws(rows))
-        if split is None:
-            return None, rates.ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
-        name = rates.BY_ANSWERABLE[name]
-        table = rates.sampled_table(split) or rates.contingency_table(split)
+    def at_level(level: float) -> stats.Estimate:
+        if name in rates.BY_ANSWERABLE:
+            return rates.answerable_metric(name, rates.first_draws(rows), analysis, level)
+        return rate_or_score(name, table, analysis.payoffs, level)
 
     def interval(level: float) -> stats.ConfidenceInterval:
-        at_level = rate_or_score(name, table, analysis.payoffs, level)
-        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (at_level.low, at_level.high)))
+        rate = at_level(level)
+        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (rate.low, rate.high)))
 
-    rate = rate_or_score(name, table, analysis.payoffs, 0.9)
+    rate = at_level(0.9)
     return rate.estimate, rate.reason, interval
 
 

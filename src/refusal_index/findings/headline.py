@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.data.run_json import Stop
 from refusal_index.findings.conclusions import goal, indices, missing_answers, stopped, summary_caveats
 from refusal_index.findings.metrics import Statement
@@ -50,6 +51,7 @@ class Headline:
     index: Estimate  # RI over all variants
     verdict: Statement  # how strongly refusals are correlated with errors
     example: VariantSummary  # the variant whose cells and rates are shown: the one with the median refusal rate
+    refused: Statement | None  # what it refused of unanswerable and answerable questions; None if that is unknown
     observed: Statement | None  # what it refused of what it gets wrong and right; None if a rate is undefined
     pairs: Statement | None  # what that means for two questions; None if nothing
     missing_answers: Statement | None
@@ -57,6 +59,12 @@ class Headline:
     certainty: tuple[Statement, ...]
     comparisons: tuple[Statement, ...]
     caveats: tuple[Statement, ...]  # the serious ones first
+
+    @property
+    def conclusions(self) -> tuple[Statement, ...]:
+        """What it refused of unanswerable and answerable questions, if known, and what RI says, if it is defined."""
+        is_needed = self.refused is None or self.index.estimate is not None
+        return tuple(one for one in (self.refused, self.verdict if is_needed else None) if one is not None)
 
     @property
     def main_caveats(self) -> list[Statement]:
@@ -83,6 +91,7 @@ def headline(summary: Summary, about: Mapping[str, Any], published: Sequence[Sta
         index=index,
         verdict=verdict(summary),
         example=example,
+        refused=refused_by_answerable([variant.metrics for variant in summary.variants]),
         observed=observed(example),
         pairs=None if _is_meaningless(summary) else pairs(index, sum(rates) / len(rates) if rates else None),
         missing_answers=missing_answers(summary),
@@ -138,6 +147,20 @@ def strength(index: Estimate) -> Statement:
 
 def _step(value: float) -> str:
     return next(step for step, end in STEPS.items() if value < end)
+
+
+def refused_by_answerable(by_prompt: Sequence[Sequence[Estimate]], run: str | None = None) -> Statement | None:
+    """State the lowest and highest refusal rates by answerability; None if no question is known to be unanswerable.
+
+    - `by_prompt`: the metrics of each prompt, among them those of `BY_ANSWERABLE`.
+    - `run`: the run's label; None if there is only one run.
+    """
+    found = [metric for metrics in by_prompt for metric in metrics if metric.estimate is not None]
+    rates = {name: sorted(metric.estimate or 0.0 for metric in found if metric.name == name) for name in BY_ANSWERABLE}
+    if not rates["refused_unanswerable"]:
+        return None
+    ends = {name: (known[0], known[-1]) if known else None for name, known in rates.items()}
+    return Statement("refused_by_answerable", "conclusion", {"run": run, **ends})
 
 
 def observed(variant: VariantSummary) -> Statement | None:

@@ -113,7 +113,8 @@ def with_absent(
     if not (absent or unknown) or rows.is_empty():
         return rows
     described = _described([rows, *others])
-    supposed = {"gold": pl.lit(""), "cluster": pl.col("question_id"), "weight": pl.lit(described["weight"].mean())}
+    supposed = {"answerable": pl.lit(value=True), "cluster": pl.col("question_id")}
+    supposed |= {"weight": pl.lit(described["weight"].mean())}
     recorded = [name for name in supposed if described[name].is_not_null().any()]
     appended = pl.concat(
         [
@@ -133,7 +134,7 @@ def with_absent(
 
 def _described(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return text, gold answer, cluster and weight of each question of some tables."""
-    columns = ["question_id", "question", "gold", *SAMPLING_COLUMNS]
+    columns = ["question_id", "question", "gold", "answerable", *SAMPLING_COLUMNS]
     rows = pl.concat([table.select(columns) for table in tables], how="vertical_relaxed")
     return rows.group_by("question_id").agg(pl.all().drop_nulls().first()).sort("question_id")
 
@@ -159,7 +160,7 @@ def imputed(
     - `chosen`: truth values, which of the rows without a grade are imputed; None for all. The others stay without one.
 
     >>> flags = {"refused": [True, True, True, False, None], "wrong": [True, False, None, False, None]}
-    >>> rows = pl.DataFrame({"question_id": list("abcde"), "draw": 0, "gold": "!", "forced_grade": None, **flags})
+    >>> rows = pl.DataFrame({"question_id": list("abcde"), "draw": 0, "answerable": True, **flags})
     >>> imputed(rows, ["refused_right"])["wrong"].to_list()
     [True, False, False, False, False]
     """
@@ -178,7 +179,7 @@ def imputed_in_cells(rows: pl.DataFrame, cells: Sequence[str], count: int) -> pl
     - `count`: a number of rows; fewer are given a cell if no more can be in any of them.
 
     >>> flags = {"refused": [True, False, True, None], "wrong": [True, False, None, None]}
-    >>> rows = pl.DataFrame({"question_id": list("abcd"), "draw": 0, "question": "?", "gold": "!", **flags})
+    >>> rows = pl.DataFrame({"question_id": list("abcd"), "draw": 0, "question": "?", "answerable": True, **flags})
     >>> imputed_in_cells(rows, ["answered_wrong", "refused_right"], 2).select("refused", "wrong").rows()[2:]
     [(True, False), (False, True)]
     """

@@ -28,10 +28,9 @@ from refusal_index.findings.guards import (
     NamedGuard,
     bound_guards,
     margin_guards,
-    split_by_answerable,
     undefined_guards,
 )
-from refusal_index.findings.matching import match
+from refusal_index.findings.matching import match, match_by_answerable
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import AtLook
@@ -132,10 +131,7 @@ class JudgedRuns:
             if not compared.match.paired and self._are_paired:
                 yield from undefined_guards(margins)
             elif compared.match.paired:
-                is_split = bool(margins.keys() & rates.BY_ANSWERABLE.keys())
-                yield from margin_guards(
-                    compared, margins, split_by_answerable(list(rows.values())) if is_split else None
-                )
+                yield from margin_guards(compared, margins)
         bounds = {True: _chosen(self.policy.at_least, chosen), False: _chosen(self.policy.at_most, chosen)}
         if any(bounds.values()):
             yield from bound_guards(self.runs["candidate"], rows["candidate"], bounds, self.analysis)
@@ -161,7 +157,7 @@ class JudgedRuns:
             truthfulness_weights=self.analysis.payoffs.truthfulness,
             **matched.matrix.design,
         )
-        return VariantComparison("", matched, comparison, None)
+        return VariantComparison("", matched, comparison, None, match_by_answerable(list(rows.values())))
 
     def _with_imputed(self, named: NamedGuard) -> Guard:
         """Add an interval for each run and each reason for which its answers are missing."""

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from refusal_index.data.rates import OutcomeMatrix, first_draws, never_forced, outcome_matrix, refusals_as_wrong
+from refusal_index.data.rates import (
+    OutcomeMatrix,
+    by_answerable,
+    first_draws,
+    lacking_grades,
+    never_forced,
+    outcome_matrix,
+    refusals_as_wrong,
+    without_grades,
+)
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.run_differences import check_same_reading
 from refusal_index.findings.run_results import RunResults
@@ -27,6 +37,8 @@ class Match:
     left_out: tuple[int, ...]  # number of scored questions of each run that are not in the matrix
     # which runs have no forced pass, so that only metrics that need none can be computed from the matrix
     unforced: tuple[bool, ...] = ()
+    # of each of these runs, why too many answers have no grade for metrics that count right ones; None if they have
+    lacking: tuple[str | None, ...] = ()
 
 
 def shared_variants(runs: Sequence[RunResults]) -> tuple[str | None, ...]:
@@ -34,7 +46,13 @@ def shared_variants(runs: Sequence[RunResults]) -> tuple[str | None, ...]:
     return tuple(variant for variant in runs[0].tables if all(variant in run.tables for run in runs))
 
 
-def match(runs: Sequence[RunResults], variants: Sequence[str | None], *, without_forced_pass: bool = False) -> Match:
+def match(
+    runs: Sequence[RunResults],
+    variants: Sequence[str | None],
+    *,
+    without_forced_pass: bool = False,
+    is_split: bool = False,
+) -> Match:
     """Match the runs by question, one variant of each.
 
     Two runs are compared on the questions scored in both if these are at least half of the smaller run; more than two
@@ -43,22 +61,41 @@ def match(runs: Sequence[RunResults], variants: Sequence[str | None], *, without
     an id.
 
     - `runs`, `variants`: the runs, and the variant of each.
-    - `without_forced_pass`: whether runs without a forced pass keep the questions that they refused, as wrong.
+    - `without_forced_pass`: whether runs without a forced pass keep the questions that they refused, as wrong; if too
+      many of their answers have no grade, they keep these too.
+    - `is_split`: whether `wrong` is that of `by_answerable`, whatever the grades.
     """
     tables = [run.tables[variant] for run, variant in zip(runs, variants, strict=True)]
     unforced = tuple(never_forced(first_draws(rows)) for rows in tables)
+    lacking = tuple(
+        lacking_grades(first_draws(rows)) if is_unforced else None
+        for rows, is_unforced in zip(tables, unforced, strict=True)
+    )
     if without_forced_pass:
         tables = [
-            refusals_as_wrong(rows) if is_unforced else rows for rows, is_unforced in zip(tables, unforced, strict=True)
+            without_grades(rows) if lacks else refusals_as_wrong(rows) if is_unforced else rows
+            for rows, is_unforced, lacks in zip(tables, unforced, lacking, strict=True)
         ]
+    if is_split:
+        return match_by_answerable(tables)
+    return replace(match_tables(tables), unforced=unforced, lacking=lacking)
+
+
+def match_by_answerable(tables: Sequence[pl.DataFrame]) -> Match:
+    """Match outcome tables with `wrong` for the unanswerable questions, whatever the grades, where that is known."""
+    return match_tables([by_answerable(rows) for rows in tables])
+
+
+def match_tables(tables: Sequence[pl.DataFrame]) -> Match:
+    """Match outcome tables by question as `match` does, one variant of each run."""
     matrix = outcome_matrix(tables)
     scored = matrix.scored.sum(axis=1)
     shared = int(matrix.shared.sum())
-    enough = scored.min() / 2 if len(runs) == 2 else NEARLY_ALL * scored.max()
+    enough = scored.min() / 2 if len(tables) == 2 else NEARLY_ALL * scored.max()
     if shared < enough or shared == 0:
-        return Match(matrix, paired=False, left_out=(0,) * len(runs), unforced=unforced)
+        return Match(matrix, paired=False, left_out=(0,) * len(tables))
     left_out = tuple((scored - shared).tolist())
-    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=left_out, unforced=unforced)
+    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=left_out)
 
 
 def chosen_variant(runs: Sequence[RunResults], name: str) -> str:
@@ -78,7 +115,7 @@ def chosen_variant(runs: Sequence[RunResults], name: str) -> str:
 
 
 def matched_variants(
-    runs: Sequence[RunResults], variant: str | None, *, without_forced_pass: bool = False
+    runs: Sequence[RunResults], variant: str | None, *, without_forced_pass: bool = False, is_split: bool = False
 ) -> dict[str, Match]:
     """Match the questions of each variant to compare, by variant name.
 
@@ -86,11 +123,11 @@ def matched_variants(
     without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
     if they share no variant, or their refusals were recognised in different ways.
 
-    - `without_forced_pass`: as for `match`.
+    - `without_forced_pass`, `is_split`: as for `match`.
     """
     check_same_reading(runs)
     return {
-        name: match(runs, variants, without_forced_pass=without_forced_pass)
+        name: match(runs, variants, without_forced_pass=without_forced_pass, is_split=is_split)
         for name, variants in variants_compared(runs, variant).items()
     }
 

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS
+from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS, NEED_NO_GRADES, answerable_reason
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.comparison import COMBINED, MatchedRuns, joint_corrected_indices
-from refusal_index.findings.draws import corrected_indices, is_defined
+from refusal_index.findings.draws import TWO_PROMPTS, corrected_indices, has_two_prompts, is_defined, joint_index
 from refusal_index.findings.matching import Match, stacked
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.run_differences import missing_statements, settings_statements
@@ -60,6 +60,8 @@ class RunRanking(MatchedRuns):
         analysis = self.analysis
         if self.needs_forced_pass:
             self._check_forced_pass()
+        elif analysis.metric not in NEED_NO_GRADES:
+            self._check_grades()
         if len(self.matches) > 1 and analysis.metric not in (INDEX, CORRECTED):
             raise OutcomeTableError(
                 f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
@@ -90,12 +92,14 @@ class RunRanking(MatchedRuns):
             matrix = self.match.matrix
             ranking = rank_runs(
                 *matrix.arrays,
-                metric=INDEX if analysis.metric == CORRECTED else analysis.metric,
+                metric=INDEX if analysis.metric == CORRECTED else BY_ANSWERABLE.get(analysis.metric, analysis.metric),
                 weighted_score_p=analysis.payoffs.weighted_score_p,
                 truthfulness_weights=analysis.payoffs.truthfulness,
                 **{**common, **matrix.design},
             )
-        return replace(ranking, metric=analysis.metric)
+        unranked = tuple(replace(run, reason=answerable_reason(run.reason)) for run in ranking.unranked)
+        is_split = analysis.metric in BY_ANSWERABLE
+        return replace(ranking, metric=analysis.metric, unranked=unranked if is_split else ranking.unranked)
 
     def _check_forced_pass(self) -> None:
         unforced = [
@@ -107,6 +111,15 @@ class RunRanking(MatchedRuns):
             raise OutcomeTableError(
                 f"metric: {self.analysis.metric} needs a forced pass, and there was none in {', '.join(unforced)}; "
                 "leave these out, or rank by a metric of the first pass, such as correct_rate"
+            )
+
+    def _check_grades(self) -> None:
+        lacking = [match.lacking for match in self.matches.values()]
+        runs = [run.label for run, *reasons in zip(self.runs, *lacking, strict=False) if any(reasons)]
+        if runs:
+            raise OutcomeTableError(
+                f"metric: {self.analysis.metric} needs graded answers, and too many have no grade in "
+                f"{', '.join(runs)}; leave these out, or rank by refusal_rate"
             )
 
     @property
@@ -146,9 +159,20 @@ class RunRanking(MatchedRuns):
             yield Statement("variants_left_out", "serious", {"variants": list(self.left_out)})
         for run in self.ranking.unranked:
             yield Statement("not_ranked", "serious", {**asdict(run), "run": labels[run.row]})
+        if self.with_two_prompts:
+            yield Statement("two_prompts_ranked", "serious", {"runs": list(self.with_two_prompts)})
         if tested := self.ranking.boundary_pairs:
             pairs = [(labels[pair.first], labels[pair.second], pair.pvalue_holm) for pair in tested]
             yield Statement("boundary_tested", values={"pairs": pairs})
+
+    @cached_property
+    def with_two_prompts(self) -> tuple[str, ...]:
+        """The runs whose interval of RI includes variation between prompts that is estimated from two."""
+        if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
+            return ()
+        joint = (joint_index([run.tables[name] for name in self.variants], self.analysis) for run in self.runs)
+        labelled = zip(self.labels, joint, strict=True)
+        return tuple(label for label, found in labelled if found is not None and has_two_prompts(found[1]))
 
     def to_frame(self) -> pl.DataFrame:
         """Return one row per run, highest first: its number, interval, status and letters."""
@@ -170,6 +194,7 @@ class RunRanking(MatchedRuns):
             "variant": self.variant or COMBINED,
             "variants": self.variants,
             "left_out_variants": self.left_out,
+            "two_prompts": self.with_two_prompts,
             **self.match_document(self.match),
             "confidence_level": ranking.confidence_level,
             "adjustment": ranking.adjustment,
@@ -191,10 +216,9 @@ def rank(runs: Sequence[RunResults], analysis: Analysis) -> RunRanking:
     Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
     joint estimate, or the corrected index is asked for and no variant was sampled more than once in every run.
     """
-    names = [name for name in METRICS if name not in BY_ANSWERABLE]
-    if analysis.metric not in names:
-        guess = suggestion(analysis.metric, names)
-        raise OutcomeTableError(f"metric: expected one of {', '.join(names)}, got {analysis.metric!r}{guess}")
+    if analysis.metric not in METRICS:
+        guess = suggestion(analysis.metric, METRICS)
+        raise OutcomeTableError(f"metric: expected one of {', '.join(METRICS)}, got {analysis.metric!r}{guess}")
     ranked = RunRanking(tuple(runs), analysis)
     _ = ranked.ranking  # so that errors are raised here, not while showing the result
     return ranked

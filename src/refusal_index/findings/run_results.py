@@ -37,7 +37,7 @@ from refusal_index.findings.metrics import Printable, Statement, rendering
 from refusal_index.findings.models_asked import run_caveats
 from refusal_index.findings.reply_checks import ReplyChecks
 from refusal_index.findings.sections import with_sections
-from refusal_index.findings.summary import Summary, Usage, VariantSummary, is_complete, summarise, usage_of
+from refusal_index.findings.summary import Summary, Usage, VariantSummary, by_topic, is_complete, summarise, usage_of
 from refusal_index.stats import CorrectedRefusalIndexResult, RefusalIndexResult, refusal_index
 
 if TYPE_CHECKING:
@@ -165,6 +165,16 @@ class RunResults(Printable):
             run_caveats=run_caveats(self.settings, self.about),
         )
         return with_sections(summary, self.outcomes, self.source)
+
+    def by_topic(self) -> Summary:
+        """Return a summary in which each topic is a dataset of its own.
+
+        Raises
+        ------
+        OutcomeTableError
+            If no question has a topic.
+        """
+        return by_topic(self.outcomes, self.analysis.with_recorded([self.about]))
 
     @property
     def confidence(self) -> pl.DataFrame | None:

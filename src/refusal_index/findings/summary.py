@@ -87,6 +87,13 @@ def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Stateme
         yield Statement("few_clusters", "serious", values)
 
 
+def answerable_caveats(counts: Mapping[str, int]) -> Iterator[Statement]:
+    """Yield the caveat that some questions, not all, are not marked as answerable or unanswerable."""
+    if counts["unknown"] and counts["unanswerable"]:
+        values = {"unknown": counts["unknown"], "asked": sum(counts.values())}
+        yield Statement("answerable_unknown", "serious", values)
+
+
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
     if estimate.status == "boundary" and estimate.low is not None:
         cells = (estimate.reason or "").removeprefix("zero_cell:").split("+")
@@ -228,12 +235,14 @@ class VariantSummary:
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
     # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, those of `BY_ANSWERABLE`, which are
-    # undefined unless the dataset marks questions without an answer, and the corrected index, which is undefined
-    # without repeated draws
+    # undefined without questions of their kind, and the corrected index, which is undefined without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: rates.Completeness
     forced_refusals: rates.ForcedRefusals
+    answerability: Mapping[
+        str, int
+    ]  # how many of its questions are answerable, unanswerable, or neither as far as known
     caveats: tuple[Statement, ...]  # to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
@@ -315,9 +324,14 @@ class Summary:
         """Whether its metrics account for clusters or weights."""
         return any(variant.sampling is not None for variant in self.variants)
 
+    @property
+    def unanswerable(self) -> int:
+        """The number of questions that are known to have no right answer."""
+        return max((variant.answerability["unanswerable"] for variant in self.variants), default=0)
+
     def records(self, name: str) -> bool:
-        """Whether its dataset supports a metric."""
-        return any(variant.metric(name).reason != rates.ANSWERABLE_NOT_RECORDED for variant in self.variants)
+        """Whether its dataset supports a metric: those of `BY_ANSWERABLE` need questions without a right answer."""
+        return name not in rates.BY_ANSWERABLE or self.unanswerable > 0
 
     def label(self, variant: VariantSummary) -> str:
         """Return a label for a variant, with model and dataset if there are several."""
@@ -341,7 +355,7 @@ class Summary:
 
 COUNTED = (
     *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *SAMPLING_COLUMNS),
-    *("question", "gold", "forced_reply", "reading"),
+    *("question", "gold", "answerable", "forced_reply", "reading"),
 )
 """Columns needed for a variant's summary."""
 
@@ -396,6 +410,7 @@ def summarise(
             corrected = replace(index, name=CORRECTED)
         else:
             corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
+        answerable = rates.answerability(rows)
         unclear = unclear_replies(rows, analysis)
         sampled = rates.sampling_summary(rows, rates.sampled_table(rows), analysis.sampling)
         return VariantSummary(
@@ -406,6 +421,7 @@ def summarise(
             metrics=(*estimates, *rates.answerable_metrics(rows, analysis), corrected),
             completeness=complete,
             forced_refusals=forced,
+            answerability=answerable,
             caveats=(
                 *run_caveats,
                 *sampling_caveats(sampled),
@@ -413,6 +429,7 @@ def summarise(
                 *unclear_caveats(index, unclear, checks.get(group.variant)),
                 *draws_caveats(group.outcomes, draws, further, answered_only=answered_only),
                 *table_caveats(counts, index, complete, missing, forced),
+                *answerable_caveats(answerable),
             ),
             sensitivity=sensitivity(rows, analysis),
             draws=draws,
@@ -435,6 +452,17 @@ def summarise(
         for combined in pool(rates.each_group(table, POOLED), analysis, is_deterministic=is_deterministic)
     )
     return Summary(variants, pooled, analysis, prices)
+
+
+def by_topic(outcomes: pl.DataFrame, analysis: Analysis = DEFAULT_ANALYSIS) -> Summary:
+    """Summarise each topic as a dataset of its own; the model and the prompt are not named if there is only one.
+
+    Raises OutcomeTableError if no question has a topic.
+    """
+    if outcomes["topic"].is_null().all():
+        raise OutcomeTableError("expected topics, got none; write the topic of each question in a column 'topic'")
+    single = [pl.lit(None, pl.String).alias(name) for name in ("model", "variant") if outcomes[name].n_unique() == 1]
+    return summarise(outcomes.with_columns(*single, dataset=pl.col("topic").fill_null("(no topic)")), analysis)
 
 
 def _naming_unforced(pooled: PooledSummary, unforced: Container[tuple[str | None, str | None, str]]) -> PooledSummary:

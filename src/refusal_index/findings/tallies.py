@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.first_pass import NOT_KNOWN, FirstPass, FirstPasses
 from refusal_index.data.outcome import NOT_GRADED, Grade
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.rates import too_many_missing
+from refusal_index.data.rates import answerable_metrics, too_many_missing
+from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
@@ -65,6 +66,7 @@ class Tally:
     right_without_answer: int  # questions without a right answer that are graded as answered correctly
     # those of `FIRST_PASS_METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
+    by_answerable: tuple[Estimate, ...]  # those of `BY_ANSWERABLE`; empty unless some question has no right answer
 
     @property
     def rows(self) -> int:
@@ -82,7 +84,9 @@ class Tally:
         settled = self.refused - self.to_force - self.forced
         right = {"questions": self.right_without_answer}
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
+        split = refused_by_answerable([self.by_answerable])
         statements = (
+            (split is not None, split),
             (self.unscored, Statement("unscored_questions", "note", unscored)),
             (self.unused_grades, empty_replies(self.unused_grades)),
             (not self.metrics, Statement("too_many_unscored", "serious")),
@@ -92,7 +96,7 @@ class Tally:
             (settled, Statement("no_right_answer", "note", {"questions": settled})),
             (not self.refused, Statement("none_refused", "serious")),
         )
-        return tuple(statement for applies, statement in statements if applies)
+        return tuple(statement for applies, statement in statements if applies and statement)
 
 
 def tallies(passes: Iterable[FirstPass], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[Tally, ...]:
@@ -137,7 +141,16 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
             first_pass.grade is Grade.CORRECT and first_pass.question.gold is None for first_pass in group
         ),
         metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
+        by_answerable=_by_answerable(group, analysis),
     )
+
+
+def _by_answerable(group: Sequence[FirstPass], analysis: Analysis) -> tuple[Estimate, ...]:
+    refused = [None if first.grade is Grade.UNSCORED else first.grade is Grade.REFUSED for first in group]
+    answerable = [first.answerable for first in group]
+    rows = pl.DataFrame({"refused": refused, "answerable": answerable}).cast(pl.Boolean)
+    split = answerable_metrics(rows, analysis)
+    return split if split[0].estimate is not None else ()
 
 
 COUNTS = ("correct", "incorrect", "refused", "unscored")
@@ -146,12 +159,13 @@ COUNTS = ("correct", "incorrect", "refused", "unscored")
 def tally_document(tally: Tally) -> dict[str, Any]:
     """Return a tally as a JSON-serialisable dictionary."""
     fields = ("estimate", "low", "high", "status")
+    estimates = (*tally.metrics, *tally.by_answerable)
     return {
         **{name: getattr(tally, name) for name in ("model", "dataset", "variant")},
         "n": tally.rows,
         **{name: getattr(tally, name) for name in COUNTS},
         "reasons": dict(tally.reasons),
-        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in tally.metrics},
+        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in estimates},
         "force_requests": tally.to_force,
         "forced": tally.forced,
         "unused_grades": tally.unused_grades,

@@ -157,6 +157,18 @@ def is_unanswered(text: str) -> bool:
     return rest != text and not all_in_capitals
 
 
+def ends_unanswered(text: str) -> bool:
+    r"""Whether the last line of a reply without an answer tag is the word UNANSWERED alone, after other lines.
+
+    Examples
+    --------
+    >>> ends_unanswered("No document names her.\n\nUNANSWERED."), ends_unanswered("It stayed UNANSWERED")
+    (True, False)
+    """
+    *others, last = text.strip().splitlines() or [""]
+    return bool(others) and IN_CAPITALS.search(last) is not None and ALONE.fullmatch(last.strip()) is not None
+
+
 def answer_start(text: str, answer: str) -> int | None:
     """Return where a reply's answer begins in it: its last occurrence in the last complete tag, or in all.
 

@@ -1,9 +1,9 @@
 """Prompt sets: the wording of both passes, loaded from TOML and checked as a whole.
 
-A prompt set is a TOML file with a template, worked examples and, for each first-pass variant and for the forced pass,
-an instruction and the examples that are left unanswered. Everything else is equal between variants, so that a variant
-changes only the willingness to refuse (the paper, appendix on system prompts). A variant may be marked as a paraphrase
-of another: together they form a family that differs only in wording.
+A prompt set is a TOML file with a template and, for each first-pass variant and for the forced pass, an instruction. It
+may have worked examples; a variant then says which of them are left unanswered. Everything else is equal between
+variants, so that a variant changes only the willingness to refuse (the paper, appendix on system prompts). A variant
+may be marked as a paraphrase of another: together they form a family that differs only in wording.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ class PromptSet:
     name
         The name that is recorded with a run.
     preamble
-        Template of the text before the question, with the fields ``{examples}`` and ``{instruction}``.
+        Template of the text before the question, with the field ``{instruction}`` and, if there are examples,
+        ``{examples}``.
     question
         Template of the question, with the field ``{question}``.
     example
-        Template of a worked example, with ``{number}``, ``{question}`` and ``{answer}``.
+        Template of a worked example, with ``{number}``, ``{question}`` and ``{answer}``; empty without examples.
     examples
-        The worked examples, the same in every variant.
+        The worked examples, the same in every variant; may be empty.
     variants
         First-pass variants by name, in the order of the file: from the least to the most cautious.
     forced
@@ -240,7 +241,7 @@ def prompt_set_names() -> list[str]:
     Examples
     --------
     >>> prompt_set_names()
-    ['confidence-targets', 'default', 'paraphrases']
+    ['confidence-targets', 'default', 'instructions', 'instructions-de', 'paraphrases']
     """
     folder = resources.files("refusal_index.protocol") / "data"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
@@ -290,10 +291,9 @@ def _parse(content: bytes, source: str) -> PromptSet:
             f"{source}: expected a prompt set, got a grader's prompt; --grader-prompt {source} uses it, and "
             f"'refusal-index prompts {source} --grader' shows it"
         )
-    examples = tuple(
-        _example(entry, f"{source}, example {number}")
-        for number, entry in enumerate(_field(data, "examples", list, source), start=1)
-    )
+    has_examples = "examples" in data or "{examples}" in str(data.get("preamble"))
+    entries = _field(data, "examples", list, source) if has_examples else []
+    examples = tuple(_example(entry, f"{source}, example {number}") for number, entry in enumerate(entries, start=1))
     variants = _field(data, "variants", dict, source)
     if not variants:
         raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass prompt")
@@ -303,9 +303,9 @@ def _parse(content: bytes, source: str) -> PromptSet:
         raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass prompt")
     prompts = PromptSet(
         name=_field(data, "name", str, source),
-        preamble=checked_template(data, "preamble", {"examples", "instruction"}, source),
+        preamble=checked_template(data, "preamble", {"instruction", *(["examples"] if examples else [])}, source),
         question=checked_template(data, "question", {"question"}, source),
-        example=checked_template(data, "example", {"number", "question", "answer"}, source),
+        example=checked_template(data, "example", {"number", "question", "answer"}, source) if examples else "",
         examples=examples,
         variants={
             name: _variant(entry, f"{source}, variants.{name}", len(examples)) for name, entry in variants.items()
@@ -391,7 +391,7 @@ def _example(entry: Any, location: str) -> Example:
 def _variant(entry: Any, location: str, n_examples: int) -> Variant:
     if not isinstance(entry, dict):
         raise PromptSetError(f"{location}: must be a table with 'instruction' and 'unanswered'")
-    unanswered = tuple(_field(entry, "unanswered", list, location))
+    unanswered = tuple(_field(entry, "unanswered", list, location) if n_examples else ())
     numbers = range(1, n_examples + 1)
     if not all(type(number) is int and number in numbers for number in unanswered):
         raise PromptSetError(f"{location}: 'unanswered' must contain example numbers from 1 to {n_examples}")

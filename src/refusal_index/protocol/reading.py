@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from refusal_index.data.outcome import FLAGGED_ANSWER
 from refusal_index.protocol.choices import ChoiceReading, read_choice
-from refusal_index.protocol.final_answer import FinalAnswer, find_final_answer, is_unanswered
+from refusal_index.protocol.final_answer import FinalAnswer, ends_unanswered, find_final_answer, is_unanswered
 from refusal_index.protocol.refusals import WORDING, RefusalRule
 from refusal_index.protocol.wording import Says, Wording, read_wording
 
@@ -174,7 +174,8 @@ def read_reply(
         final = find_final_answer(text, refusals.reasoning)
         if not final.text:
             return _unscored(EMPTY)
-        if final.n_tags and is_unanswered(final.text) and stop_reason is not StopReason.ANSWER:
+        is_tag = is_unanswered(final.text) if final.n_tags else ends_unanswered(final.text)
+        if is_tag and stop_reason is not StopReason.ANSWER:
             return _read_as(ReadAs.REFUSAL, final, final.text, RecognisedBy.TAG)
         return _untagged(final, question, choices, refusals, is_flagged=stop_reason is StopReason.ANSWER)
     except TimeoutError:

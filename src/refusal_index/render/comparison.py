@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.findings.comparison import PairComparison, both_numbers, is_significant
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.sections import registered_sections
 from refusal_index.render.format import (
+    UNDEFINED,
     Block,
     Definitions,
     Table,
@@ -22,14 +24,28 @@ from refusal_index.render.format import (
     pvalue,
 )
 from refusal_index.render.sentences import selected, sentence
-from refusal_index.render.summary import marks, scale_start
+from refusal_index.render.summary import marks, rates_explained, scale_start
 
 MISSING = ("never_forced", "missing_grades", "forced_refusals_of")
 MATCHES = ("matched", "partly_shared", "none_shared", "unpaired")
 SAMPLING = ("clusters", "weights")
-CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
+CONCLUSIONS = (
+    "refused_by_answerable",
+    "ahead",
+    "not_told_apart",
+    "difference_not_settled",
+    "difference_unknown",
+    "leader",
+    "no_leader",
+)
 DIFFERENT = ("other_models_answered", "settings_differ", "payoffs_differ")
-RATES = ("refusal_rate", "refusal_precision", "correct_given_attempted", "over_refusal")
+RATES = {
+    "refused": "refusal_rate",
+    "precision": "refusal_precision",
+    "wrong": "correct_given_attempted",
+    "over-refusal": "over_refusal",
+}
+"""Columns of the first screen, and the metric of each; in a run, "wrong" is 1 - C/A too."""
 MAX_NAME_LENGTH = 12
 MAX_LABEL_LENGTH = 24
 SCALE_WIDTH = 21
@@ -43,8 +59,9 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
         yield from (line, "")
     yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
     yield from selected(comparison, *CONCLUSIONS, "depends_on_copula")
-    yield from ("", _rates_table(comparison), "", sentence(_pair_explained(comparison)))
-    yield Definitions(sentence(Statement("rates_explained", "scope", {"by_caution": False})))
+    table = _rates_table(comparison)
+    yield from ("", table, "", sentence(_pair_explained(comparison)))
+    yield Definitions(sentence(rates_explained(table.columns)))
     matched = [statement for statement in comparison.statements if statement.code in MATCHES]
     alike = [replace(statement, values={**statement.values, "variant": None}) for statement in matched]
     yield from map(sentence, alike[:1] if all(statement == alike[0] for statement in alike) else matched)
@@ -64,8 +81,12 @@ def _rates_table(comparison: PairComparison) -> Table:
     compared = {(metric, variant): (difference, holm) for metric, variant, difference, holm in comparison.rows()}
     names = {variant.name: abbreviated(variant.name, MAX_NAME_LENGTH) for variant in comparison.variants}
     alpha = 1 - comparison.analysis.confidence_level
+    index = {METRICS[INDEX].column: INDEX}
+    split = {METRICS[name].column: name for name in BY_ANSWERABLE}
+    is_split = any(metric in BY_ANSWERABLE for metric, _ in compared)
+    columns = split | index | {"wrong": RATES["wrong"]} if is_split else index | RATES
 
-    def cell(metric: str, variant: str, digits: int) -> str:
+    def cell(metric: str, variant: str) -> str:
         if (metric, variant) not in compared:
             return ""
         difference, holm = compared[metric, variant]
@@ -73,17 +94,15 @@ def _rates_table(comparison: PairComparison) -> Table:
         numbers: Sequence[float | None] = both_numbers(difference)
         if metric == "correct_given_attempted":  # shown as the rate of errors
             numbers = [None if value is None else 1 - value for value in numbers]
-        if metric != INDEX:
-            numbers = [None if value is None else 100 * value for value in numbers]
-        return " / ".join(number(value, digits) for value in numbers) + ("*" if is_marked else "")
+        shown = " / ".join(number(value, 2) if metric == INDEX else percent(value, 0) for value in numbers)
+        return UNDEFINED if set(numbers) == {None} else shown + ("*" if is_marked else "")
 
     joint = [("combined", variant) for metric, variant in compared if metric == INDEX and variant not in names][:1]
     rows = [
-        (label, cell(INDEX, name, 2), *(cell(metric, name, 0) for metric in RATES))
+        (label, *(cell(metric, name) for metric in columns.values()))
         for label, name in (*joint, *((label, name) for name, label in names.items()))
     ]
-    columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "wrong %", "over-refusal %")
-    return Table.from_rows(columns, rows, left=("prompt",))
+    return Table.from_rows(("prompt", *columns), rows, left=("prompt",)).without_empty()
 
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
@@ -147,7 +166,7 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
             yield f"and {count(len(runs) - MAX_RUNS, 'run')} more"
         yield ""
     yield from selected(ranked, "letters", *MATCHES, *SAMPLING)
-    yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", *DIFFERENT)
+    yield from selected(ranked, "variants_left_out", "two_prompts_ranked", "not_ranked", "nothing_to_rank", *DIFFERENT)
 
 
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
@@ -155,7 +174,8 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     for line in selected(ranked, *MISSING):
         yield from (line, "")
     yield from selected(ranked, *MATCHES, *SAMPLING)
-    for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
+    codes = ("variants_left_out", "two_prompts_ranked", "not_ranked", "boundary_tested", "nothing_to_rank")
+    for line in selected(ranked, *codes):
         yield from ("", line)
     ranking = ranked.ranking
     labels = ranked.labels

@@ -140,6 +140,18 @@ def percent(share: float | None, digits: int | None = None) -> str:
     return f"{number(100 * share, digits)}%"
 
 
+def percent_with_interval(result: Estimate) -> str:
+    """Format a share with its interval in whole per cent.
+
+    >>> from refusal_index.stats import Estimate
+    >>> percent_with_interval(Estimate(0.256, 0.2, 0.31)), percent_with_interval(Estimate(None))
+    ('26% [20%, 31%]', '-')
+    """
+    if result.estimate is None or result.low is None:
+        return percent(result.estimate, 0)
+    return f"{percent(result.estimate, 0)} [{percent(result.low, 0)}, {percent(result.high, 0)}]"
+
+
 def share(part: float, whole: float, digits: int = 1) -> str:
     """Format a part of a whole in per cent.
 
@@ -284,6 +296,13 @@ class Table:
     def without(self, *names: str) -> Table:
         """Return the table without some columns."""
         return self._of_columns([index for index, name in enumerate(self.columns) if name not in names])
+
+    def without_empty(self) -> Table:
+        """Return the table without columns in which nothing is defined, if it has rows."""
+        cells_of = zip(self.columns, *self.rows, strict=True)
+        return (
+            self.without(*(name for name, *cells in cells_of if set(cells) <= {UNDEFINED, ""})) if self.rows else self
+        )
 
     def parts(self, width: int = TEXT_WIDTH) -> Iterator[Table]:
         """Split the table into tables that fit the width; columns that name the rows are in each of them.

@@ -58,8 +58,11 @@ def not_asked(run: RunResults | None, verdict: GateResult) -> Iterator[str]:
 
 
 def baseline_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield how many questions a gate with this baseline needs, for a run of one prompt, if known."""
-    if len(summary.variants) == 1:
+    """Yield how many questions a gate with the default margins needs, for a run of one prompt without serious caveats.
+
+    With such a caveat, as with few questions in a cell, the intervals that this number rests on are not reliable.
+    """
+    if len(summary.variants) == 1 and all(one.severity != "serious" for one in summary.variants[0].caveats):
         variant = summary.variants[0]
         yield from _recommended(lambda policy: questions_for_margins(variant, summary.analysis, policy))
 

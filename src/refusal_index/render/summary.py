@@ -15,6 +15,7 @@ from textwrap import wrap
 from typing import Any
 
 from refusal_index.data.files import plain
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.findings.conclusions import (
     indices,
     joint,
@@ -24,7 +25,7 @@ from refusal_index.findings.conclusions import (
     variant_statements,
 )
 from refusal_index.findings.draws import DrawsSummary
-from refusal_index.findings.headline import verdict
+from refusal_index.findings.headline import refused_by_answerable, verdict
 from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.metric_table import POOLED, UNNAMED
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric, Statement
@@ -42,12 +43,13 @@ from refusal_index.render.format import (
     interval_of,
     number,
     percent,
+    percent_with_interval,
     span,
     title,
     with_interval,
 )
 from refusal_index.render.format import estimate as estimate_text
-from refusal_index.render.sentences import caveat_line, description, phrase, sentence
+from refusal_index.render.sentences import caveat_line, description, phrase, sentence, sentences
 from refusal_index.stats import Estimate, RankedRun
 
 SUMMARY_VERSION = 4
@@ -319,8 +321,9 @@ def _changed_options(before: Mapping[str, Any] | None, now: Mapping[str, Any] | 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     """Yield the counts of every model, its first-pass metrics, and the number of questions a forced pass would ask."""
     heading = "model, dataset, prompt"
-    columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
-    yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
+    shown = [METRICS[metric].column for metric in (*BY_ANSWERABLE, *FIRST_PASS_METRICS)]
+    columns = (heading, "n", *COUNTS, *shown, "force asks")
+    yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,)).without_empty()
     for tally in tallies:
         for statement in tally.statements:
             yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
@@ -331,10 +334,12 @@ NAME_WIDTH = 32
 
 
 def _tally_row(tally: Tally) -> Iterator[str]:
+    split = {metric.name: metric for metric in tally.by_answerable}
     metrics = {metric.name: metric.estimate for metric in tally.metrics}
     name = title(tally.model, tally.dataset, tally.variant)
     yield name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH // 2 - 1]}...{name[2 - NAME_WIDTH // 2 :]}"
     yield from map(count, (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (percent_with_interval(split[name]) if split else UNDEFINED for name in BY_ANSWERABLE)
     yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
     yield count(tally.to_force)
 
@@ -362,22 +367,35 @@ def _opening(summary: Summary) -> Iterator[Block]:
         source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
         prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
         n_asked = max(variant.completeness.asked for variant in summary.variants)
-        yield from (f"{source}: {count(n_asked, 'question')}{prompts}", "")
+        unanswerable = f", {count(summary.unanswerable)} unanswerable" if summary.unanswerable else ""
+        yield from (f"{source}: {count(n_asked, 'question')}{unanswerable}{prompts}", "")
+        if (refused := refused_by_answerable([variant.metrics for variant in summary.variants])) is not None:
+            yield sentence(refused)
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         if (corrected := summary.corrected) is not None:
             yield f"{METRICS[CORRECTED].label} {estimate_text(corrected, 2)}"
-        yield from (sentence(verdict(summary)), "")
+        if index.estimate is not None:
+            yield sentence(verdict(summary))
+        yield ""
+
+
+def topic_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield the rates of each topic, given the summary that `by_topic` returns."""
+    table = rates_table(summary, "topic")
+    level = summary.analysis.confidence_level if summary.unanswerable else None
+    yield from (table, "", sentence(rates_explained(table.columns, level=level)))
 
 
 def first_screen(summary: Summary) -> Iterator[Block]:
     """Yield the result, a row for each prompt, and serious caveats."""
     yield from _opening(summary)
-    explained = Statement("rates_explained", "scope", {"by_caution": summary.has_caution_levels})
-    yield from (_screen_table(summary), "", Definitions(sentence(explained)))
-    yield from _screen_caveats(
-        summary_caveats(summary), SCREEN_LINES - len(_screen_table(summary).lines()) - OPENING_LINES
-    )
+    table = rates_table(summary)
+    level = summary.analysis.confidence_level if summary.unanswerable else None
+    by_caution = summary.has_caution_levels and len(summary.variants) > 1
+    explained = rates_explained(table.columns, by_caution=by_caution, level=level)
+    yield from (table, "", Definitions(sentence(explained)))
+    yield from _screen_caveats(summary_caveats(summary), SCREEN_LINES - len(table.lines()) - OPENING_LINES)
 
 
 def _screen_caveats(caveats: Sequence[Statement], max_lines: int) -> Iterator[Block]:
@@ -429,28 +447,47 @@ def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> 
     return "".join(characters)
 
 
-def _screen_table(summary: Summary) -> Table:
-    heading = _heading(summary)
-    level = f"{percent(summary.analysis.confidence_level)} interval"
-    has_missing = any(variant.completeness.unscored for variant in summary.variants)
-    columns = (
-        *(heading, METRICS[INDEX].column, level, "refused", "precision", "wrong", "over-refusal"),
-        *(["unscored"] if has_missing else []),
-    )
-    rows = (_screen_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
-    return Table.from_rows(columns, rows, left=(heading,))
+def rates_table(summary: Summary, heading: str | None = None) -> Table:
+    """Return the rates of the first screen, a row for each prompt, without columns in which nothing is defined.
+
+    If some questions are unanswerable, refusals of either kind take the place of refusals as predictions of errors.
+
+    - `heading`: ``"topic"`` for a row, with its number of questions, for each topic; None for what the labels name.
+    """
+    rows = [_screen_row(summary, variant, heading) for variant in summary.variants]
+    split = [METRICS[name].column for name in BY_ANSWERABLE]
+    left_out = ["refused", "precision", "over-refusal"] if summary.unanswerable else split
+    table = Table.from_rows(rows[0], (row.values() for row in rows), left=(heading or _heading(summary),))
+    return table.without(*left_out).without_empty()
 
 
-def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
+def _screen_row(summary: Summary, variant: VariantSummary, heading: str | None) -> dict[str, str]:
+    """Return all cells by column."""
     label = summary.label(variant)
     right = variant.metric("correct_given_attempted").estimate
-    yield abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label
-    yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
-    yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
-    yield percent(None if right is None else 1 - right, 0)
-    yield percent(variant.metric("over_refusal").estimate, 0)
-    if has_missing:
-        yield f"{count(variant.completeness.unscored)} ({percent(variant.completeness.missing_share, 1)})"
+    unscored = variant.completeness.unscored
+    return {
+        heading or _heading(summary): abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label,
+        **({"n": count(variant.completeness.asked)} if heading else {}),
+        **{METRICS[name].column: percent_with_interval(variant.metric(name)) for name in BY_ANSWERABLE},
+        METRICS[INDEX].column: number(variant.index.estimate, 2),
+        f"{percent(summary.analysis.confidence_level)} interval": interval_of(variant.index, 2),
+        "refused": percent(variant.metric("refusal_rate").estimate, 0),
+        "precision": percent(variant.metric("refusal_precision").estimate, 0),
+        "wrong": percent(None if right is None else 1 - right, 0),
+        "over-refusal": percent(variant.metric("over_refusal").estimate, 0),
+        "unscored": f"{count(unscored)} ({percent(variant.completeness.missing_share, 1)})" if unscored else UNDEFINED,
+    }
+
+
+def rates_explained(columns: Sequence[str], *, by_caution: bool = False, level: float | None = None) -> Statement:
+    """Explain the columns of a table of rates.
+
+    - `by_caution`: whether the names of prompts say how much caution they ask for.
+    - `level`: confidence level of the intervals beside rates; None if there are none.
+    """
+    explained = [column for column in columns if column in sentences()["rate_explained"]]
+    return Statement("rates_explained", "scope", {"by_caution": by_caution, "columns": explained, "level": level})
 
 
 PLANE_INCHES = (2.3, 2.1)

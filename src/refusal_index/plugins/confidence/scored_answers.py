@@ -178,7 +178,7 @@ DECIMALS = range(2, 17)
 NEAR = 0.0005
 """Maximum distance of a rounded cut from the cut itself, even if no score lies between them."""
 
-OF_QUESTION = ("topic", "cluster", "weight", "question", "gold")
+OF_QUESTION = ("topic", "cluster", "weight", "question", "gold", "answerable")
 """Columns whose value for a question is the same under every variant."""
 
 

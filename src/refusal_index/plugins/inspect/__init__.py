@@ -18,6 +18,7 @@ __all__ = [
     "hooks",
     "registry_find",
     "registry_unqualified_name",
+    "task_scorers",
     "use_model_event_sink",
 ]
 
@@ -32,6 +33,7 @@ try:
     from inspect_ai.model._model import use_model_event_sink
     from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
     from inspect_ai.model._providers.util import hooks
+    from inspect_ai.scorer._score import _scorers as task_scorers
 except ImportError as error:
     _tested = next(
         requirement for requirement in requires("refusal-index") or () if requirement.startswith("inspect-ai")

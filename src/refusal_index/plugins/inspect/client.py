@@ -73,9 +73,6 @@ from refusal_index.redaction import (
 )
 
 PACKED = "packed_choices"
-CARRIED = "carried"
-"""Key of the completions in a sample's metadata."""
-
 STOP_REASONS = {
     "max_tokens": StopReason.LENGTH,
     "model_length": StopReason.LENGTH,

@@ -52,6 +52,7 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import Decoding
 from refusal_index.plugins.inspect.client import chat_messages
+from refusal_index.plugins.inspect.outcomes import OUTCOME
 from refusal_index.protocol import (
     FORCED,
     TWO_PASSES,
@@ -77,9 +78,6 @@ from refusal_index.runs.results import each_conversation, procedure_of
 from refusal_index.runs.store import open_store
 
 SUFFIX = ""  # a folder
-OUTCOME = "outcome"
-"""The key of a sample's metadata that holds its row of the outcome table."""
-
 SCORER = "refusal_index"
 NO_MODEL = "none/none"
 ROLES = tuple(Role)

@@ -1,4 +1,4 @@
-"""Import of Inspect logs: a log of any task as first passes, or a log from ``export --to inspect`` with both passes."""
+"""Import of Inspect logs: of any task as first passes; of ``two_pass`` or ``export --to inspect`` with both passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
-from inspect_ai.scorer import Score
 
 from refusal_index.data.archives import check_unpacked_size
 from refusal_index.data.files import check_plain
@@ -30,23 +29,16 @@ from refusal_index.data.nested import with_paths
 from refusal_index.data.outcome import NOT_GRADED, REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.source_files import SourceFile
-from refusal_index.data.tables import FLAG, Row, Source, plain_name, present_columns, resolve_columns
+from refusal_index.data.tables import Row, Source, present_columns, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError
-from refusal_index.plugins.inspect.client import CARRIED, STOP_REASONS
-from refusal_index.plugins.inspect.export_log import OUTCOME
+from refusal_index.plugins.inspect.client import STOP_REASONS
+from refusal_index.plugins.inspect.grades import grade_in, grade_of_flags
+from refusal_index.plugins.inspect.outcomes import OUTCOME
 from refusal_index.protocol import StopReason
 
 UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}
 CUT = {StopReason.LENGTH: "first_truncated", StopReason.CONTENT_FILTER: "first_content_filter"}
-FLAGS = {
-    **dict.fromkeys(COLUMNS["correct"].names, (True, Grade.CORRECT)),
-    **dict.fromkeys(COLUMNS["incorrect"].names, (True, Grade.INCORRECT)),
-    **dict.fromkeys(COLUMNS["refused"].names, (True, Grade.REFUSED)),
-    **dict.fromkeys(COLUMNS["answered"].names, (False, Grade.REFUSED)),
-}
-"""Parts of a dictionary score that together give the grade: the value of each, and the grade that it stands for."""
-
 ABSTENTION_SCORER = "abstention_bench_scorer"
 ABSTENTION_WORDS = {"yes": "refused", "no": ANSWERED}
 ABSTENTION_COLUMNS = {"answer": "metadata.ref_answer", "unanswerable": "metadata.abstention_label"}
@@ -71,7 +63,7 @@ def read_foreign_log(
     words: Translations | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> FirstPasses:
-    """Return the first passes of a log that another task wrote, or both passes of one that `export` wrote.
+    """Return the first passes of a log, or both passes if its samples hold their outcomes.
 
     Each epoch is a draw. The grade is read from ``grade`` in the score's metadata if that is text, otherwise from the
     score's value. A truncated or filtered reply that is graded as a refusal is unscored, as are empty replies and
@@ -91,18 +83,12 @@ def read_foreign_log(
     Raises
     ------
     FirstPassError
-        If the log cannot be read or was written by a task of this package, a scorer has to be chosen, or a grade is
-        unknown.
+        If the log cannot be read, a scorer has to be chosen, or a grade is unknown.
     """
     log = _read(path)
     samples = log.samples or []
-    if samples and all(OUTCOME in sample.metadata for sample in samples):
-        return FirstPasses(_exported(path, samples), incomplete=_incomplete(log, samples))
-    if any(CARRIED in sample.metadata for sample in samples):
-        raise FirstPassError(
-            f"{path}: this is the log of a run of refusal-index, which asked both passes; "
-            "score the run's folder, or import its outcomes.parquet"
-        )
+    if any(isinstance(sample.metadata.get(OUTCOME), Mapping) for sample in samples):
+        return FirstPasses(_both_passes(path, log, samples), incomplete=_incomplete(log, samples))
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
     names = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
@@ -111,7 +97,7 @@ def read_foreign_log(
         raise FirstPassError(
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
-    values = [_grade_in((sample.scores or {}).get(scorer)) for sample in samples]
+    values = [grade_in((sample.scores or {}).get(scorer)) for sample in samples]
     if scorer == ABSTENTION_SCORER:
         words = {**ABSTENTION_WORDS, **(words or {})}
         columns = {**ABSTENTION_COLUMNS, **(columns or {})}
@@ -157,7 +143,10 @@ def _grades(
     grades = read_grades(plain, words, wrong, inspect_letters=True)
     for index, value in enumerate(values):
         if isinstance(value, Mapping) and is_scored[index]:
-            grades[index] = _grade_of_flags(value, place(index))
+            try:
+                grades[index] = grade_of_flags(value)
+            except ValueError as error:
+                raise wrong(index, f"{error}; choose another scorer with --scorer") from None
     return grades
 
 
@@ -172,12 +161,36 @@ def _read(path: Path) -> EvalLog:
         ) from error
 
 
-def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...]:
-    """Return both passes of a log written by `export --to inspect`."""
+def _both_passes(path: Path, log: EvalLog, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...]:
+    """Return both passes of a log whose samples hold their outcomes."""
     try:
-        return from_outcomes(read_outcomes([sample.metadata[OUTCOME] for sample in samples]))
+        return from_outcomes(read_outcomes([_outcome(log, sample) for sample in samples]))
     except OutcomeTableError as error:
         raise FirstPassError(f"{path}: the outcomes in its samples cannot be read ({error})") from error
+
+
+def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
+    """Return the row of a sample. What its outcome lacks is in the sample; a sample without an outcome is unscored."""
+    row = sample.metadata.get(OUTCOME)
+    if isinstance(row, Mapping) and "schema_version" in row:  # a whole row, which `export` wrote
+        return dict(row)
+    known = {
+        "model": log.eval.model,
+        "dataset": log.eval.dataset.name or log.eval.task,
+        "question_id": str(sample.id),
+        "draw": sample.epoch - 1,
+        "question": _text(sample.input),
+        "gold": sample.target if isinstance(sample.target, str) else ", ".join(sample.target),
+        "first_reply": sample.output.completion or None,
+    }
+    if sample.error or not isinstance(row, Mapping):
+        return {
+            **known,
+            "refused": None,
+            "wrong": None,
+            "unscored_reason": REQUEST_FAILED if sample.error else NOT_GRADED,
+        }
+    return {**known, **row}
 
 
 def check_size(path: Path) -> None:
@@ -192,45 +205,6 @@ def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if not scorers:
         raise FirstPassError(f"{path}: expected scores, found none; score the log with 'inspect score' first")
     raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
-
-
-def _grade_in(score: Score | None) -> Any:
-    """Return the part of a score that holds the grade; None without a score."""
-    if score is None:
-        return None
-    grade = (score.metadata or {}).get("grade")
-    return grade if isinstance(grade, str) and grade.strip() else score.value
-
-
-def _grade_of_flags(value: Mapping[str, Any], location: str) -> Grade | None:
-    """Return the grade in the parts of a dictionary score."""
-    parts = {plain_name(name): part for name, part in value.items()}
-    if not FLAGS.keys() & parts.keys():
-        raise FirstPassError(
-            f"{location}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
-            "choose another scorer with --scorer"
-        )
-    flags = {name: _flag(parts[name], f"{location}, {name}") for name in FLAGS if name in parts}
-    grades = {FLAGS[name][1] for name, flag in flags.items() if flag is FLAGS[name][0]}
-    if len(grades) > 1:
-        raise FirstPassError(f"{location}: expected one grade, got {' and '.join(sorted(grades))}")
-    if grades:
-        return grades.pop()
-    # without a part for wrong answers, an answer that is not right is wrong
-    is_only_right = any(FLAGS[name][1] is Grade.CORRECT for name in flags) and not any(
-        FLAGS[name][1] is Grade.INCORRECT for name in flags
-    )
-    is_wrong = is_only_right and not any(flag is None for flag in flags.values())
-    return Grade.INCORRECT if is_wrong else None
-
-
-def _flag(value: Any, location: str) -> bool | None:
-    """Return a truth value; raises FirstPassError if it is not one."""
-    try:
-        flag: bool | None = FLAG(value)
-    except ValueError as error:
-        raise FirstPassError(f"{location}: {error}") from None
-    return flag
 
 
 def _first_pass(log: EvalLog, sample: EvalSample, question: Question, grade: Grade | None) -> FirstPass:

@@ -1,36 +1,31 @@
-"""The tasks for ``inspect eval refusal_index/...``: a solver for the two passes, and a scorer for the table cells."""
+"""The tasks for ``inspect eval refusal_index/...``: a solver for the two passes, and a scorer of their outcomes."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from inspect_ai import Epochs, Task, task
+from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig, Model, ModelOutput, get_model
-from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.data.outcome import Question
 from refusal_index.models.failures import Failure, RequestFailedError
-from refusal_index.models.requests import ModelRequest, Response, to_metadata
-from refusal_index.plugins.inspect.client import CARRIED, classify, generate, guarded, to_config
+from refusal_index.models.requests import ModelRequest, Response
+from refusal_index.plugins.inspect.client import classify, generate, guarded, to_config
+from refusal_index.plugins.inspect.outcomes import OUTCOME, outcome, outcome_row
+from refusal_index.plugins.inspect.two_pass import two_pass  # noqa: F401 - for `--solver refusal_index/two_pass`
 from refusal_index.protocol import (
-    Completion,
     Conversation,
     GraderKind,
     GraderPrompt,
-    Pass,
     Placement,
     Procedure,
     Protocol,
-    Reply,
     Role,
-    StopReason,
     TwoPass,
     check_gradable,
     load_prompt_set,
@@ -42,18 +37,9 @@ from refusal_index.runs.engine import Assignment
 from refusal_index.runs.graders import grader_prompt_of
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.stats import CELL_NAMES, ContingencyTable, refusal_index
 
 NO_GOLD = "no_gold"
 """Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
-
-
-def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str) -> Iterator[Completion]:
-    """Yield the completions in a log's sample, without their usage; a verdict for the first draw of its reply only."""
-    for entry in entries:
-        reply = Reply(Pass(entry["pass"]), Role(entry["role"]), entry["text"], StopReason(entry["stop_reason"]))
-        for draw in entry["draws"] if reply.role is Role.MODEL else entry["draws"][:1]:
-            yield Completion(question_id, "", draw, reply, entry["attempt"])
 
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
@@ -87,7 +73,7 @@ def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, 
 
 
 @solver
-def two_pass(
+def two_pass_questions(
     variant: str = "normal",
     prompts: str = "default",
     grader: str = GraderKind.EXACT,
@@ -96,7 +82,7 @@ def two_pass(
     seed: int = 0,
     grader_prompt: str | None = None,
 ) -> Solver:
-    """Ask each question in two passes.
+    """Ask each question in two passes, and keep its outcome: that of the first draw, if it is sampled more than once.
 
     Parameters
     ----------
@@ -129,7 +115,9 @@ def two_pass(
         stored = assignment.store.completions(conversation.question.question_id, conversation.variant)
         completions = used_completions(conversation, stored)
         state.output = ModelOutput.from_content(str(get_model()), completions[0].reply.text if completions else "")
-        state.metadata[CARRIED] = to_metadata(completions)
+        graded = outcomes(conversation, completions)
+        if graded:
+            state.metadata[OUTCOME] = outcome_row(graded[0], variant, state.epoch - 1)
         return state
 
     return solve
@@ -162,61 +150,6 @@ async def send(request: ModelRequest) -> Response:
 def explain(error: Exception, role: Role) -> Failure:
     """Classify the error of a request."""
     return classify(error, model_for(role))
-
-
-def cell_of(outcome: Outcome) -> str:
-    """Return the cell of the 2x2 table to which an outcome belongs, or ``"unscored"``."""
-    if outcome.refused is None or outcome.wrong is None:
-        return str(Grade.UNSCORED)
-    return f"{'refused' if outcome.refused else 'answered'}_{'wrong' if outcome.wrong else 'right'}"
-
-
-@metric
-def two_pass_metrics() -> Metric:
-    """Refusal Index with its standard error, the rates behind it and the unscored share; NaN where undefined."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        counts = Counter(str(score.score.value) for score in scores)
-        table = ContingencyTable(**{cell: counts[cell] for cell in CELL_NAMES})
-        result = refusal_index(table)
-        return {
-            "refusal_index": math.nan if result.estimate is None else result.estimate,
-            "standard_error": math.nan if result.standard_error is None else result.standard_error,
-            "correct_rate": table.correct_rate,
-            "refusal_rate": table.refusal_rate,
-            "error_rate": table.error_rate,
-            "unscored": counts[Grade.UNSCORED] / len(scores) if scores else math.nan,
-        }
-
-    return compute
-
-
-@scorer(metrics=[two_pass_metrics()])
-def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
-    """Score a question by its cell of the 2x2 table; if it was sampled more than once, the first draw counts.
-
-    Parameters
-    ----------
-    grader
-        The grader, as in `two_pass`.
-    """
-    kind = GraderKind(grader)
-
-    async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
-        conversation = _conversation(state, "", TwoPass(kind))
-        completions = from_metadata(state.metadata[CARRIED], conversation.question.question_id)
-        graded = outcomes(conversation, completions)
-        if graded is None:
-            return None
-        return Score(value=cell_of(graded[0]), answer=graded[0].first_reply, explanation=_explanation(graded[0]))
-
-    return score
-
-
-def _explanation(outcome: Outcome) -> str:
-    forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
-    reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
-    return f"first pass: {outcome.first_reply}{forced}{reason}"
 
 
 def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
@@ -272,10 +205,9 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         settings = Settings.from_values(seed=seed)
         return Task(
             dataset=to_dataset(dataset.name, conversations),
-            solver=two_pass(**shared, seed=settings.seed, grader_prompt=grader_prompt),
-            scorer=two_pass_scorer(grader),
+            solver=two_pass_questions(**shared, seed=settings.seed, grader_prompt=grader_prompt),
+            scorer=outcome(),
             config=to_config(settings.decoding),
-            epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
             metadata={**shared, "grader_prompt": grader_prompt, "dataset": dataset.name, "draws": draws},
             name=f"{dataset.name}-{variant}",
             version=COMPARABILITY_VERSION,

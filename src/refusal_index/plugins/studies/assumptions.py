@@ -21,8 +21,8 @@ from refusal_index import stats
 from refusal_index.data.rates import outcome_matrix
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import copulas, inputs, style
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
-from refusal_index.render.format import pvalue
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.render.format import abridged, pvalue
 from refusal_index.stats.copulas import COPULA_NAMES
 
 FAMILY_LABELS = {
@@ -39,17 +39,20 @@ FAMILY_LABELS = {
 @study
 def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no table has a defined index."""
-    defined, notes = inputs.defined_tables(runs)
+    chosen, others = inputs.of_one_dataset(runs)
+    defined, notes = inputs.defined_tables(chosen)
+    notes = (*others, *notes)
     tables = [source.table for source in defined]
     if not tables:
         raise NotPossibleError(notes=notes)
-    tests, impossible = _tests(inputs.chosen_runs(runs)[0])
+    tests, impossible = _tests(inputs.chosen_runs(chosen)[0])
     whole = {"part": "single_tables", "tables": len(tables), "status": "ok"}
     rows = [{**whole, **row} for row in copulas.copula_win_rates(tables)]
     frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
     values = {
+        **inputs.data_values(chosen),
         "tables": len(tables),
         "tested": tested["model"].n_unique(),
         "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
@@ -63,17 +66,20 @@ COPULA_SCHEMA = schema(
 )
 
 
+LEAST_REACH = 0.1
+"""Smallest difference of log-likelihoods that the axis shows; differences near 0 are no evidence."""
+
 FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
 
 
 def _tests(runs: Sequence[RunResults]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Test every family on the variants of each run; the p-values of all tests are Holm-adjusted."""
     rows: list[dict[str, Any]] = []
-    notes: list[str] = []
+    impossible: dict[str, list[str]] = {}
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         results = copulas.copula_tests(*outcome_matrix(list(run.tables.values())).arrays)
         if all(test.pvalue is None for test in results):
-            notes.append(f"The test over the prompts of {name} is not possible ({results[0].reason}).")
+            impossible.setdefault(results[0].reason or "", []).append(name)
         else:
             tests = sorted(results, key=lambda test: COPULA_NAMES.index(test.family))
             labels = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
@@ -83,6 +89,10 @@ def _tests(runs: Sequence[RunResults]) -> tuple[list[dict[str, Any]], tuple[str,
     tested = [row for row in rows if row["pvalue"] is not None]
     for row, adjusted in zip(tested, stats.holm([row["pvalue"] for row in tested]).tolist(), strict=True):
         row["pvalue_holm"] = adjusted
+    notes = (
+        study_text("copula_comparison", "impossible", reason=reason, count=len(names), models=abridged(names))
+        for reason, names in impossible.items()
+    )
     return rows, tuple(notes)
 
 
@@ -103,7 +113,7 @@ def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
         "LL wins": style.fixed("gaussian_wins_log_likelihood"),
         "AIC wins": style.fixed("gaussian_wins_aic"),
         "BIC wins": style.fixed("gaussian_wins_bic"),
-        "ties": style.fixed("ties"),
+        "equal": style.fixed("ties"),
         "ruled out": ruled_out,
     }
     return style.table(columns, part="single_tables")(frame)
@@ -127,17 +137,15 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     axes.axhline(0, color=style.PALE)
     axes.set_title("One table at a time", pad=16)
     axes.set_ylabel("mean log-likelihood\nless the Gaussian's")
-    widest = 0.0
+    reach = LEAST_REACH
     for x, row in enumerate(fits.iter_rows(named=True)):
-        # Ties can differ by rounding.
-        gap = 0.0 if row["ties"] in {None, 1.0} else row["log_likelihood"] - gaussian
-        widest = max(widest, abs(gap))
+        gap = row["log_likelihood"] - gaussian
+        reach = max(reach, abs(gap))
         axes.plot(x, gap, "o", color=style.INK)
         if row["ties"] is not None:
-            place = (x, 1.02)
+            text = "all equal" if row["ties"] == 1 else f"{row['ties']:.0%} equal"
             text_options: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6.5, "color": style.GREY}
-            axes.annotate(f"{row['ties']:.0%} ties", place, xycoords=("data", "axes fraction"), **text_options)
-    reach = widest or 1.0
+            axes.annotate(text, (x, 1.02), xycoords=("data", "axes fraction"), **text_options)
     axes.set_ylim(-1.3 * reach, 0.5 * reach)
     axes.grid(visible=False, axis="x")
     style.few_ticks(axes.yaxis, 4)

@@ -27,7 +27,7 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, scores, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import UNDEFINED, with_interval
+from refusal_index.render.format import UNDEFINED, abridged, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
 from refusal_index.stats.calibration import calibration_error_interval, reliability_table, roc_counts
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
@@ -154,11 +154,11 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     rows = math.ceil(len(models) / 2)
     variants = index["variant"].unique(maintain_order=True).to_list()
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
-    grid = 0.3 + 1.72 * rows
+    grid = 0.3 + 1.85 * rows
     numbers = 0.75 + band * len(models)
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-    names = style.short_names(models, 30)
+    names = style.wrapped_names(models, 34)
     titles = [title for model in models for title in (names[model], "")]
     panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
     area, error, indices = below.subplots(1, 3, sharey=True)
@@ -180,8 +180,8 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     _draw_numbers(area, error, numbered, looks)
     above.supxlabel("Score; wrong answers passed", fontsize=8)
     above.supylabel("Share right; right passed", fontsize=8)
-    short = style.short_names(models, 22)
-    style.name_rows((area, error, indices), [short[model] for model in models], 6.5)
+    short = style.wrapped_names(models, 28)
+    style.name_rows((area, error, indices), [short[model] for model in models], 6)
     indices.set_title("RI")
     area.axvline(0.5, color=style.PALE, zorder=1)
     indices.axvline(0, color=style.PALE, zorder=1)
@@ -195,6 +195,8 @@ def _spread(centre: int, count: int) -> list[float]:
     return [centre + 0.7 * ((i + 0.5) / count - 0.5) for i in range(count)]
 
 
+OF_PAPER = frozenset({"p-ik", "apricot", scores.P_ANSWERING})
+"""The methods that the paper compares; a run that lacks one has a note."""
 N_BINS = 10
 FEW_VALUES = 10
 SCHEMA = schema(
@@ -210,7 +212,10 @@ def calibrator_comparison(runs: Sequence[RunResults], options: StudyOptions) -> 
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     coarse: list[str] = []
+    missing: dict[str, list[str]] = {}
     for scored in _scored(runs, notes):
+        for name in OF_PAPER - {method.method for method in scored.methods}:
+            missing.setdefault(name, []).append(scored.name)
         where = {"model": scored.name, "dataset": scored.run.dataset, "left_out": scored.left_out}
         method_rows: list[dict[str, Any]] = []
         for method in scored.methods:
@@ -232,6 +237,10 @@ def calibrator_comparison(runs: Sequence[RunResults], options: StudyOptions) -> 
             coarse += [f"{scored.name} ({', '.join(few)})"] if few else []
     if not rows:
         raise NotPossibleError(notes=notes)
+    notes += (
+        study_text("calibrator_comparison", "missing", method=label(name), models=abridged(missing[name]))
+        for name in sorted(missing)
+    )
     notes += inputs.left_out("Few values, which bins and curves show as they are", coarse)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     curves = frame.filter(pl.col("part") != "index")

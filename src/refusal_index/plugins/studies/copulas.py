@@ -57,8 +57,9 @@ from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import refusal_index
 from refusal_index.stats.joint import traces
 
-# Tolerance for equal log-likelihoods and criteria: rounding errors are about 1e-9 for a table of a million.
-TIE = 1e-6
+# Log-likelihoods and criteria that differ less are equal: a likelihood ratio of 1.0001 is no evidence, and an optimiser
+# that ends slightly before its maximum would count as a loss.
+TIE = 1e-4
 CRITERIA = ("log_likelihood", "aic", "bic")
 
 

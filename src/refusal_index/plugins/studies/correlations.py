@@ -13,6 +13,7 @@ into many families with few models each explains much; permuting the index over 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,13 @@ def points_of(
             if samples.run is not run:
                 elsewhere["joined" if samples.matrix is None else "elsewhere"].append(shown)
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            sampled = {"draws": samples.draws, "questions": scored.questions, "drawn_in": samples.run.label}
+            decoding = samples.run.settings.get("decoding") or {}
+            sampled = {
+                "temperature": decoding.get("temperature"),
+                "draws": samples.draws,
+                "questions": scored.questions,
+                "drawn_in": samples.run.label,
+            }
             area_columns = inputs.with_ends(
                 {AREA: Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))}
             )
@@ -199,7 +206,9 @@ ROUNDING = 1e-12
 def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = inputs.chosen_runs(without_first_passes(runs))
-    points, notes = points_of(chosen, runs, options)
+    every, notes = points_of(chosen, runs, options)
+    points, others = _alike(every)
+    notes += others
     if len(points) < MIN_POINTS:
         counted = ("none of these runs has them", "these runs have one", "these runs have two")[len(points)]
         raise NotPossibleError(f"; {counted}", notes)
@@ -216,12 +225,33 @@ def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {side_name}).")
     index_rows = frame.filter(metric=inputs.COMPARED[0])
     values = {
+        "dataset": inputs.dataset_name(index_rows["dataset"][0]),
+        "temperature": _temperature_text(index_rows["temperature"][0]),
         "points": index_rows.height,
         "models": frame["model"].n_unique(),
         "over_points": "points" in frame["interval_over"],
         "sparse": index_rows["sparse"].sum(),
     }
     return Study(frame, _draw_areas, _printed_areas, notes, values)
+
+
+def _temperature_text(temperature: float | None) -> str:
+    return "temperature not recorded" if temperature is None else f"temperature {temperature:g}"
+
+
+def _alike(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """Return the points of the dataset and temperature of sampling with the most points, and notes on the others."""
+    counted = Counter((point.row["dataset"], point.row["temperature"]) for point in points)
+    if len(counted) < 2:
+        return list(points), []
+    dataset, temperature = max(counted, key=lambda key: counted[key])
+    kept = [point for point in points if (point.row["dataset"], point.row["temperature"]) == (dataset, temperature)]
+    shown = [
+        f"{row['model']}, {row['dataset']}, {row['variant']} ({_temperature_text(row['temperature'])})"
+        for row in (point.row for point in points if point not in kept)
+    ]
+    values = {"dataset": inputs.dataset_name(dataset), "temperature": _temperature_text(temperature)}
+    return kept, [study_text("auroc_correlation", "other", **values, count=len(shown), left_out=abridged(shown))]
 
 
 def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> Iterator[dict[str, Any]]:

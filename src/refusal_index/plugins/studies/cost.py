@@ -49,7 +49,8 @@ def cost_table(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     if partly.height:
         models = abridged(partly["model"].unique(maintain_order=True).to_list())
         notes.append(study_text("cost_table", "without_graders", models=models))
-    return Study(frame, _draw_cost, style.table(PRINTED_COST), notes, {"samples": SAMPLES})
+    values = {"samples": SAMPLES, "many": frame.height > MAX_LINES}
+    return Study(frame, _draw_cost, _printed_cost, notes, values)
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
@@ -87,12 +88,31 @@ PRINTED_COST: Mapping[str, str | style.Cell] = {
 }
 
 
+MAX_LINES = 40
+"""Maximum number of lines that show single prompts; with more, each run has one line."""
+
+
+def _of_runs(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per run: its total, or that of its only prompt."""
+    is_only = pl.len().over("model", "dataset") == 1
+    return frame.filter((pl.col("variant") == TOTAL) | is_only)
+
+
+def _printed_cost(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per prompt and run, or one per run where these are many."""
+    is_many = frame.height > MAX_LINES
+    table = style.table(PRINTED_COST)(_of_runs(frame) if is_many else frame)
+    return table.drop("Prompt") if is_many else table
+
+
 def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw answers per question on the left and tokens per question on the right, one line per variant."""
-    lines = frame.filter(pl.col("variant") != TOTAL)
+    """Draw answers per question on the left and tokens per question on the right, one line per variant or run."""
+    is_many = frame.height > MAX_LINES
+    lines = _of_runs(frame) if is_many else frame.filter(pl.col("variant") != TOTAL)
     measured = lines["requests"].is_not_null().any()
     widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
-    panels = style.subplots(figure, style.WIDTH, 1.1 + 0.2 * lines.height, 1, 1 + measured, **widths)[0]
+    size = style.WIDTH * 1.2, 1.1 + min(0.2, 9 / lines.height) * lines.height
+    panels = style.subplots(figure, *size, 1, 1 + measured, **widths)[0]
     left = panels[0]
     right = panels[-1]
     for y, row in enumerate(lines.iter_rows(named=True)):
@@ -103,9 +123,12 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
         style.mark(left, row["requests_per_question"], y, style.INK, "|", size=8, markeredgewidth=1.4)
         style.draw_tokens(right, y, row, row["questions"])
     left.set_xscale("log")
-    names = style.short_names(lines["model"].to_list())
-    labels = [f"{names[row['model']]}, {style.safe_text(row['variant'], 10)}" for row in lines.iter_rows(named=True)]
-    style.name_rows(panels, labels, pad=0.6)
+    names = style.short_names(lines["model"].to_list(), 46)
+    labels = [
+        names[row["model"]] + ("" if is_many else f", {style.safe_text(row['variant'], 10)}")
+        for row in lines.iter_rows(named=True)
+    ]
+    style.name_rows(panels, labels, 6, pad=0.6)
     left.set_xticks([1, 2, 5, 10, 100], ["1", "2", "5", "10", "100"])
     left.minorticks_off()
     for axes in panels:

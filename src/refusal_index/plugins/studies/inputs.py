@@ -29,7 +29,7 @@ from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
-from refusal_index.render.format import abridged
+from refusal_index.render.format import abridged, reason_text
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 
 COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
@@ -198,20 +198,25 @@ def defined_tables(
     """Return the counts of every variant of `chosen_runs`, or of each run's reference variant, if the index is defined.
 
     - returned `tables`: variants with a defined Refusal Index.
-    - returned `notes`: a sentence for each run left out and each other variant.
+    - returned `notes`: a sentence for each run left out, and one for each reason why other variants are.
     """
     tables = []
     chosen, left_out_runs = chosen_runs(runs)
-    notes = list(left_out_runs)
+    undefined: dict[str, list[str]] = {}
     for run, name in zip(chosen, display_names(chosen), strict=True):
         for variant in [reference_variant(run)] if only_reference else run.tables:
             table = table_of(run, variant)
             result = refusal_index(table)
             if result.status == "undefined":
-                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({result.reason}).")
+                undefined.setdefault(result.reason or "", []).append(f"{name}, {variant or ALL}")
             else:
                 tables.append(DefinedTable(run, name, variant, table))
-    return tables, tuple(notes)
+    notes = [
+        note
+        for reason, names in undefined.items()
+        for note in left_out(f"{len(names):,} left out, since RI is undefined ({reason_text(reason)})", names)
+    ]
+    return tables, (*left_out_runs, *notes)
 
 
 def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
@@ -228,7 +233,14 @@ RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_P = 1.0
 """p of the weighted scores printed in the paper."""
-PAPER_SOURCE = f'Published: Pan et al., table "{published_results()["simpleqa"].caption}", as printed'
+
+
+def published_heading(dataset: str) -> str:
+    """Return the heading of the paper's rows of the table that has a dataset."""
+    return f'Published: Pan et al., table "{published_results()[dataset].caption}", as printed'
+
+
+PAPER_SOURCE = published_heading(SIMPLEQA)
 """Heading of the paper's rows in tables."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")

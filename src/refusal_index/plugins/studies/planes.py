@@ -196,6 +196,8 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         for row in frame.filter(kind="point").iter_rows(named=True):
             mark_point(axes, row, colours[row["model"]], markers[row["model"]])
         axes.set_title(METRICS[panel].label)
+        levels = [style.short_number(level) for level in contours["level"].unique().sort()]
+        axes.set_title(f"grey at {', '.join(levels)}" * bool(levels), loc="right", fontsize=6.5, fontweight="normal")
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
@@ -205,10 +207,13 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     for axes in panels[:, 0]:
         axes.set_ylabel("Correct answer rate")
     # The names of models include their index.
-    levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
+    indices = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
     labels = style.short_names(models, 32)
-    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in levels.items()}
-    style.model_legend(figure, models, labels)
+    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in indices.items()}
+    handles = [*style.model_handles(models, labels), style.handle("equal score", style.PALE, line="-")]
+    if frame["kind"].eq("context").any():
+        handles.append(style.handle("the paper's models", style.PALE, "o", markersize=3))
+    style.outside_legend(figure, handles)
 
 
 PRINTED_POINTS: Mapping[str, str | style.Cell] = {
@@ -320,18 +325,14 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> Non
 PENALTIES = (1.0, 3.0, 9.0)
 _PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
 _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
-_METRIC_LABELS = {
-    "omniscience_index": "Omniscience",
-    "refusal_precision": "precision",
-    "refusal_recall": "recall",
-    "abstention_f1": "F1",
-}
 
 
 @study
 def operating_point(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
-    defined, notes = inputs.defined_tables(runs, only_reference=True)
+    chosen, others = inputs.of_one_dataset(runs)
+    defined, notes = inputs.defined_tables(chosen, only_reference=True)
+    notes = (*others, *notes)
     rows: list[dict[str, Any]] = []
     for source in defined:
         rows += ({**source.where, **row} for row in operating_point_rows(source.table, options))
@@ -341,7 +342,10 @@ def operating_point(runs: Sequence[RunResults], options: StudyOptions) -> Study:
                 rows.append({**source.where, "variant": other or inputs.ALL, **point})
     if not rows:
         raise NotPossibleError(notes=notes)
-    return Study(pl.DataFrame(rows, schema=OPERATING_SCHEMA), _draw_operating_points, _printed_operating_points, notes)
+    frame = pl.DataFrame(rows, schema=OPERATING_SCHEMA)
+    groups = {f"{name}, {price:g}": f"Penalty {price:g}" for price in PENALTIES for name in ("best", "regret")}
+    values = inputs.data_values(chosen)
+    return Study(frame, _draw_operating_points, _printed_operating_points, notes, values, groups)
 
 
 OPERATING_SCHEMA = schema(
@@ -402,14 +406,11 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
         today = part.filter(part="today").row(0, named=True)
         row = {"model": today["model"], "variant": today["variant"], "refused": number(today["refusal_rate"], 2)}
         for best in part.filter(part="best").iter_rows(named=True):
-            price = f"penalty {best['penalty']:g}"
+            price = f"{best['penalty']:g}"
             row |= {
-                f"{price}: best r": number(best["refusal_rate"], 2),
-                f"{price}: regret": style.ranged("estimate")(best),
+                f"best, {price}": number(best["refusal_rate"], 2),
+                f"regret, {price}": style.ranged("estimate", 2)(best),
             }
-        for name, label in _METRIC_LABELS.items():
-            digits = 1 if name == "omniscience_index" else 2
-            row[label] = style.ranged("estimate", digits)(part.filter(part="metric", name=name).row(0, named=True))
         row["gap left"] = style.ranged("estimate", 2)(part.filter(part="gap").row(0, named=True))
         rows.append(row)
     return pl.DataFrame(rows)
@@ -419,13 +420,14 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, COLUMNS if keys.height <= 2 * COLUMNS else MANY_COLUMNS)
-    planes = (2.3 if columns <= COLUMNS else 1.9) * math.ceil(keys.height / columns)
-    regrets = 0.9 + 0.3 * keys.height
+    is_crowded = columns > COLUMNS
+    planes = (1.7 if is_crowded else 2.3) * math.ceil(keys.height / columns)
+    regrets = 0.9 + (0.2 if is_crowded else 0.3) * keys.height
     figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
-    names = style.short_names(keys["model"].to_list())
+    names = style.short_names(keys["model"].to_list(), 28)
     titles = [names[model] for model in keys["model"]]
-    panels = style.panel_grid(above, titles, columns, sharex=True, sharey=True)
+    panels = style.panel_grid(above, titles, columns, size=6.5, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by("model", "dataset", maintain_order=True), strict=True):
         _draw_plane(panel, part)
     # The panels share an axis, so its limit must be set after all of them are drawn.
@@ -463,8 +465,8 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
     for row in best.drop_nulls("estimate").iter_rows(named=True):
         y = heights[row["model"], row["dataset"]] + 0.25 * (PENALTIES.index(row["penalty"]) - 1)
         _mark_best(axes, row["estimate"], y, row["penalty"], style.ends(row))
-    names = style.short_names(keys["model"].to_list(), 28)
-    style.name_rows([axes], [names[model] for model in keys["model"]])
+    names = style.short_names(keys["model"].to_list(), 36)
+    style.name_rows([axes], [names[model] for model in keys["model"]], 6.5)
     axes.set_xlabel("utility per question: best minus current")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
     style.title_with_key(

@@ -36,7 +36,7 @@ from refusal_index.plugins.studies.stability import (
     kendall_w_ceiling,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.render.format import abridged, number
+from refusal_index.render.format import abridged, number, reason_text
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.joint import joint_influence
@@ -263,24 +263,31 @@ NEAR_ZERO = "near_zero"
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
+_MANY_PANELS_A_ROW = 4
+"""Panels in a row, and with more than two such rows."""
 
 
 @study
 def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
-    chosen, notes = inputs.chosen_runs(runs)
+    on_dataset, others = inputs.of_one_dataset(runs)
+    chosen, notes = inputs.chosen_runs(on_dataset)
+    notes = (*others, *notes)
     sources: list[inputs.DefinedTable] = []
+    problems: dict[str, list[str]] = {}
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
         source = inputs.DefinedTable(run, name, variant, inputs.table_of(run, variant))
         result = stats.refusal_index(source.table)
-        problem = None if result.status == "ok" else f"its index is {result.status} ({result.reason})"
+        problem = None if result.status == "ok" else f"RI is {result.status} ({reason_text(result.reason)})"
         if source.table.n <= SIZES[0]:
-            problem = f"it has {source.table.n} graded questions"
+            problem = f"there are {SIZES[0]} graded questions or fewer"
         if problem:
-            notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
-            continue
-        sources.append(source)
+            problems.setdefault(problem, []).append(f"{name}, {variant or inputs.ALL}")
+        else:
+            sources.append(source)
+    for problem, names in problems.items():
+        notes = (*notes, *inputs.left_out(f"{len(names):,} left out, since {problem}", names))
     if not sources:
         raise NotPossibleError(notes=notes)
     rows: list[dict[str, Any]] = []
@@ -383,14 +390,15 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per run: the coefficient of variation against the number of questions, both axes logarithmic."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
+    is_crowded = keys.height > 2 * _PANELS_A_ROW
+    columns = min(keys.height, _MANY_PANELS_A_ROW if is_crowded else _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
-    names = style.short_names(keys["model"].to_list(), 22)
-    titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
+    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + (2.0 if is_crowded else 2.3) * rows)
+    names = style.short_names(keys["model"].to_list(), 28)
+    titles = [f"{names[model]}\n{style.safe_text(variant, 24)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.
     axes_labels = "Questions", "Coefficient of variation"
-    panels = style.panel_grid(figure, titles, columns, axes_labels, sharex=True, sharey=True)
+    panels = style.panel_grid(figure, titles, columns, axes_labels, size=6.5, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
         _draw_run(panel, part)
     # The panels share their axes, so the limits and ticks are those of all runs.

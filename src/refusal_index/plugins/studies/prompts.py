@@ -143,9 +143,10 @@ def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         ):
             named = _line_label(metric, p).replace("\n", " ")
             notes = (*notes, study_text("score_variability", code, metric=named, models=models))
-    for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
-        why = reason.replace("_", " ")
-        notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
+    undefined = frame.drop_nulls("reason").group_by("metric", "reason", maintain_order=True).agg("model")
+    for metric, reason, models in undefined.rows():
+        why = f"The variability of {METRICS[metric].label} is undefined ({reason.replace('_', ' ')})"
+        notes = (*notes, *inputs.left_out(why, list(dict.fromkeys(models))))
     ratios, compared = _ratios(repeated, frame, options)
     texts = []
     for row in ratios.iter_rows(named=True):
@@ -246,7 +247,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     markers = style.model_markers(models)
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
-    for axes, name, short in ((left, "delta_absolute", "delta"), (right, "cv", "cv")):
+    for axes, name, short in ((left, "delta_signed", "delta"), (right, "cv", "cv")):
         # The axis covers all values except ratios to a mean near 0.
         values = sound.select(name, f"{short}_low", f"{short}_high").to_numpy().ravel()
         shown = values[np.isfinite(values)].tolist() or [1.0]
@@ -271,7 +272,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
                 style.mark(axes, end, y, colour, arrow, size=4.5, face=face, clip_on=False)
         axes.axvline(0, color=style.GREY, linewidth=0.7)
     style.name_rows((left, right), [_line_label(*line) for line in lines])
-    left.set_xlabel("Difference over |mean|")
+    left.set_xlabel("Difference over mean")
     right.set_xlabel("Coefficient of variation")
     style.model_legend(figure, models)
 
@@ -338,7 +339,7 @@ def _spread(
         means = defined_draws.mean(axis=1)
         at_highest = defined_draws[:, refused == refused.max()]
         at_lowest = defined_draws[:, refused == refused.min()]
-        deltas = (at_highest.mean(axis=1) - at_lowest.mean(axis=1)) / abs(means)
+        deltas = (at_highest.mean(axis=1) - at_lowest.mean(axis=1)) / means
         cvs = defined_draws.std(axis=1) / abs(means)
     # Without an estimate there is no interval. Resamples use the observed order of the refusal rates.
     resampled = {"mean": means, "delta": deltas, "cv": cvs}
@@ -373,6 +374,9 @@ def _line_label(metric: str, p: float | None) -> str:
 
 FORCED = "forced"
 COLUMNS = 2
+MANY_COLUMNS = 4
+MANY = 6
+"""Number of models from which the matrices are small, without intervals."""
 AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason")
 
 
@@ -406,15 +410,19 @@ def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one matrix per model, two in a row."""
+    """Draw one matrix per model, two in a row; those of many models are small, four in a row."""
     models = frame["model"].unique(maintain_order=True).to_list()
     prompts = frame["prompt"].unique(maintain_order=True).to_list()
-    width = style.COLUMN_WIDTH if len(models) == 1 else style.WIDTH
-    figure.set_size_inches(width, 0.2 + math.ceil(len(models) / COLUMNS) * (0.5 + 0.42 * len(prompts)))
-    names = style.short_names(models, 28)
-    panels = style.panel_grid(figure, [names[model] for model in models], COLUMNS)
+    is_small = len(models) >= MANY
+    columns = MANY_COLUMNS if is_small else COLUMNS
+    width = style.COLUMN_WIDTH if len(models) == 1 else style.WIDTH * (1.4 if is_small else 1)
+    height = 0.45 + (0.32 if is_small else 0.42) * len(prompts)
+    figure.set_size_inches(width, 0.2 + math.ceil(len(models) / columns) * height)
+    names = style.short_names(models, 26 if is_small else 28)
+    size = 6.5 if is_small else 7.5
+    panels = style.panel_grid(figure, [names[model] for model in models], columns, size=size)
     for axes, model in zip(panels, models, strict=True):
-        _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts)
+        _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts, is_small=is_small)
 
 
 def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
@@ -473,7 +481,7 @@ _SHADES = LinearSegmentedColormap.from_list("agreement", ["#ffffff", "#deebf7", 
 _SCALE = Normalize(0.5, 1.0, clip=True)
 
 
-def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> None:
+def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str], *, is_small: bool) -> None:
     for row in frame.iter_rows(named=True):
         x = prompts.index(row["prompt"])
         y = prompts.index(row["other_prompt"])
@@ -482,15 +490,19 @@ def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> Non
         if row["agreement"] is not None:
             shade = _SHADES(_SCALE(row["agreement"]))
             interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
-            lines = [(-0.2, f"{row['agreement']:.2f}", 7.5), (0.1, interval, 4.8)]
-            lines.append((0.32, f"n {row['both_answered']:,}", 4.8))
+            value = f"{row['agreement']:.2f}"
+            counted = f"n {row['both_answered']:,}"
+            lines = [(-0.15, value, 6.5), (0.25, counted, 4.8)]
+            if not is_small:
+                lines = [(-0.2, value, 7.5), (0.1, interval, 4.8), (0.32, counted, 4.8)]
         cell = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5)
         axes.add_patch(cell)
         for below, text, size in lines:
             axes.text(x, y + below, text, ha="center", va="center", fontsize=size, color=style.INK)
     names = [style.safe_text(name, 14) for name in prompts]
-    axes.set_xticks(range(len(prompts)), names)
-    axes.set_yticks(range(len(prompts)), names)
+    font: dict[str, Any] = {"fontsize": 5.5} if is_small else {}
+    axes.set_xticks(range(len(prompts)), names, **font)
+    axes.set_yticks(range(len(prompts)), names, **font)
     axes.set(xlim=(-0.5, len(prompts) - 0.5), ylim=(len(prompts) - 0.5, -0.5))
     axes.grid(visible=False)
     axes.tick_params(length=0)

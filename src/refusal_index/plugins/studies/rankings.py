@@ -333,7 +333,7 @@ def _draw_statistic(axes: Axes, y_of_row: int, row: dict[str, Any], statistic: s
 
 
 MAX_PAIRS = 15
-"""Maximum number of pairs to draw; beyond it only those with the first-ranked model are drawn."""
+"""Maximum number of pairs to draw over all datasets; with more only those with the first-ranked model are drawn."""
 
 
 @study
@@ -347,7 +347,7 @@ def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     data = []
     for dataset, members in by_dataset.items():
         try:
-            new_rows, further = _ranked(members, options)
+            new_rows, further = _ranked(members, options, MAX_PAIRS // len(by_dataset))
         except (NotPossibleError, OutcomeTableError) as problem:
             notes = (*notes, f"{inputs.dataset_name(dataset)} is left out: {problem}.")
             continue
@@ -359,12 +359,17 @@ def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=TIES_SCHEMA)
-    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS}
+    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)}
     return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
 
-def _ranked(runs: Sequence[RunResults], options: StudyOptions) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Return the rows of the ranking of the runs on one dataset, and notes on it."""
+def _ranked(
+    runs: Sequence[RunResults], options: StudyOptions, max_pairs: int
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the rows of the ranking of the runs on one dataset, and notes on it.
+
+    - `max_pairs`: the maximum number of pairs of which all are drawn.
+    """
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
     whole = {inputs.model_name(run): run for run in runs}
@@ -414,7 +419,7 @@ def _ranked(runs: Sequence[RunResults], options: StudyOptions) -> tuple[list[dic
     for pair in pairs:
         low, high = pair.simultaneous_interval
         labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
-        is_drawn = len(pairs) <= MAX_PAIRS or best in (pair.first, pair.second)
+        is_drawn = len(pairs) <= max_pairs or best in (pair.first, pair.second)
         numbers = {"estimate": pair.estimate, "low": low, "high": high}
         numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
         rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
@@ -479,21 +484,21 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
     heights = [
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
-    height = 0.8 + 0.24 * sum(heights) + 0.4 * len(parts)
+    height = 0.8 + min(0.24, 8.0 / sum(heights)) * sum(heights) + 0.4 * len(parts)
     ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [1.3, 1]}
     axes = style.subplots(figure, style.WIDTH * 1.25, height, len(parts), 2, **ratios)
+    # In the order of the runs, so that a model has the same colour in all panels and figures.
+    colours = style.model_colours([model for part in parts for model in part.filter(part="model").sort("run")["model"]])
     for (left, right), part in zip(axes, parts, strict=True):
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
-        _draw_models(left, models)
+        _draw_models(left, models, colours)
         _draw_pairs(right, pairs)
         suffix = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
         left.set_title(f"Refusal Index{suffix}")
         right.set_title("Differences")
 
 
-def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
-    # In the order of the runs, so that a model has the same colour in all figures.
-    colours = style.model_colours(models.sort("run")["model"].to_list())
+def _draw_models(axes: Axes, models: pl.DataFrame, colours: Mapping[str, str]) -> None:
     for y, row in enumerate(models.iter_rows(named=True)):
         _draw_interval(axes, y, row, colours[row["model"]])
     ranked = models.filter(pl.col("place").is_not_null())
@@ -532,4 +537,6 @@ def _draw_interval(axes: Axes, y: float, row: dict[str, Any], colour: str) -> No
     face = None if row["status"] == "ok" else style.PAPER
     style.mark(axes, row["estimate"], y, colour, xs=style.ends(row), face=face, size=5, width=1.4)
     if row["estimate"] is None:
-        axes.annotate(f"{row['status']}: {row['reason']}", (0, y), fontsize=6.5, color=style.GREY, va="center")
+        axes.annotate(
+            f"{row['status']}: {reason_text(row['reason'])}", (0, y), fontsize=6.5, color=style.GREY, va="center"
+        )

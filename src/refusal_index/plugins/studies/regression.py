@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
 from refusal_index.data.analysis import Analysis
+from refusal_index.data.published import paper_rows
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
@@ -208,7 +209,7 @@ def model_looks(frame: pl.DataFrame) -> Looks:
         alike = [key for key in owners if key[0] == inputs.RUN and _plain(key[1]) == _plain(model)]
         if source == inputs.PAPER and len(alike) == 1:
             owners[source, model] = alike[0]
-    by_family = style.model_colours([family for *_, family in rows])
+    by_family = _family_colours([family for *_, family in rows])
     families = {(source, model): family for source, model, family in rows}
     looks: dict[tuple[str, str], tuple[str, str]] = {}
     for owner in dict.fromkeys(owners.values()):
@@ -221,6 +222,15 @@ def model_looks(frame: pl.DataFrame) -> Looks:
         markers = style.model_markers(list(places.values()))
         looks = {owner: (colours[place], markers[place]) for owner, place in places.items()}
     return {key: looks[owner] for key, owner in owners.items()}
+
+
+def _family_colours(families: Sequence[str]) -> dict[str, str]:
+    """Return the colour of each family; one of the paper's has the same in every figure, whichever models it shows."""
+    known = style.model_colours(paper_rows()["family"].to_list())
+    colours = {family: known[family] for family in families if family in known}
+    free = [colour for colour in style.MODEL_COLOURS if colour not in colours.values()] or style.MODEL_COLOURS
+    others = dict.fromkeys(family for family in families if family not in known)
+    return colours | {family: free[place % len(free)] for place, family in enumerate(others)}
 
 
 def _distinct_models(frame: pl.DataFrame) -> pl.DataFrame:

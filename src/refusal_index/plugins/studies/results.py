@@ -27,6 +27,7 @@ from scipy.special import stdtrit
 
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
+from refusal_index.data.published import hallucination_rows
 from refusal_index.data.rates import first_draws
 from refusal_index.findings.comparison import COMBINED
 from refusal_index.findings.metrics import INDEX, METRICS
@@ -42,6 +43,8 @@ RESULTS_SCHEMA = schema(
     "reason"
 )
 """`variants`: the number of prompts that an estimate combines, in rows of the variant ``combined``."""
+MAX_LINES = 60
+"""Maximum number of lines of the figure that show single prompts; with more, each run has one line."""
 MARK_FEWER = " *"
 """Follows a value over fewer prompts than the run has."""
 
@@ -58,6 +61,7 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         "runs": len(runs),
         "resamples": f"{precision.RESAMPLES:,}",
         "combined": COMBINED in frame["variant"],
+        "many": frame.select("model", "variant", "source").n_unique() > MAX_LINES,
         "single": any(len(run.tables) == 1 for run in runs),
         "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
         "paper": inputs.PAPER in frame["source"],
@@ -88,8 +92,11 @@ def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric and one line per variant."""
+    if frame.select("model", "variant", "source").n_unique() > MAX_LINES:
+        frame = with_prompts(frame).filter((pl.col("variant") == COMBINED) | (pl.col(PROMPTS) <= 1))
+    is_alone = frame.select("model", "source").n_unique() == frame.select("model", "variant", "source").n_unique()
     lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
-    heights, headings = _places(lines)
+    heights, headings = _places(lines, is_alone=is_alone)
     height = 0.9 + 0.17 * (len(lines) + len(headings))
     panels = style.subplots(figure, 7.0, height, 1, len(inputs.COMPARED), sharey=True)
     colours = style.variant_colours(frame["variant"].to_list())
@@ -109,13 +116,17 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
             style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", labelsize=6.5)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
     first = panels[0]
     names = style.short_names(list(headings), 36)
-    labels = [style.safe_text(variant or model, 28) for model, variant, _ in heights]
-    style.name_rows(panels, labels, heights=list(heights.values()), pad=0.7)
+    short = style.short_names([model for model, *_ in heights], 46)
+    labels = [
+        short[model] if is_alone or variant is None else style.safe_text(variant, 28) for model, variant, _ in heights
+    ]
+    style.name_rows(panels, labels, 6.5, heights=list(heights.values()), pad=0.7)
     text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, y in headings.items():
         position: dict[str, Any] = {"xy": (0, y), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
@@ -209,14 +220,17 @@ def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[d
 
 
 def _places(
-    lines: Sequence[tuple[str, str | None, str]],
+    lines: Sequence[tuple[str, str | None, str]], *, is_alone: bool
 ) -> tuple[dict[tuple[str, str | None, str], float], dict[str, float]]:
-    """Return the position of each line from the top, below a heading for its run; the paper's rows have their own."""
+    """Return the position of each line from the top, below a heading for its run; the paper's rows have their own.
+
+    - `is_alone`: whether each run has one line, so that the runs share a heading.
+    """
     heights: dict[tuple[str, str | None, str], float] = {}
     headings: dict[str, float] = {}
     below = 0.0
     for model, variant, source in lines:
-        heading = model if source == inputs.RUN else "The paper"
+        heading = "The paper" if source == inputs.PAPER else "Runs" if is_alone else model
         if heading not in headings:
             below += 0.35 if headings else 0.0
             headings[heading] = below
@@ -275,6 +289,12 @@ CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
+PUBLISHED = "published_index"
+"""Value of the column `statistic` for RI as the paper prints it."""
+PUBLISHED_AVERAGE = "published_average"
+"""The same of their averages, which are the means of the printed values."""
+PUBLISHED_HEADING = inputs.published_heading("precise_wiki")
+OF_PAPER = (PUBLISHED, PUBLISHED_AVERAGE)
 NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
     "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
@@ -305,6 +325,8 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     names = [(row["model"], row["dataset"]) for row in rows]
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
+    published = pl.DataFrame(list(_published_rows(chosen, options)), schema=HALLUCINATION_SCHEMA)
+    frame = pl.concat([frame, published])
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
     notes += _block_notes(frame)
     by_statistic = {
@@ -332,8 +354,20 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
-    values |= {"averages": AVERAGE in frame["statistic"]}
+    values |= {"averages": AVERAGE in frame["statistic"], "paper": published.height > 0}
     return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
+
+
+def _published_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield RI of each model of the paper's table on hallucination benchmarks and its mean, for the runs' datasets."""
+    printed = hallucination_rows()
+    datasets = {run.dataset_id: inputs.dataset_name(run.dataset) for run in runs if run.dataset_id in printed.columns}
+    for dataset, name in datasets.items() if not options.without_paper else ():
+        labels = {"dataset": name, "truth": truth_of(dataset)}
+        for model, estimate in printed.select("model", str(dataset)).rows():
+            yield {**labels, "statistic": PUBLISHED, "model": model, "estimate": estimate}
+        mean = printed[str(dataset)].mean()
+        yield {**labels, "statistic": PUBLISHED_AVERAGE, "models": printed.height, "estimate": mean}
 
 
 def with_agreement(
@@ -407,9 +441,12 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
         style.mark(axes, x, row["estimate"], *colour_and_marker, ys=style.ends(row), size=4.5)
         within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
         style.mark(axes, x + 0.05, row["within_source"], *colour_and_marker, **within)
+    published = frame.filter(statistic=PUBLISHED)
+    for row in published.iter_rows(named=True):
+        style.mark(axes, datasets.index(row["dataset"]) + 0.4, row["estimate"], style.LIGHT, "_", size=6)
     for row in frame.filter(pl.col("statistic") == AVERAGE).iter_rows(named=True):
         x = datasets.index(row["dataset"])
-        axes.plot([x - 0.42, x + 0.42], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
+        axes.plot([x - 0.36, x + 0.34], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
     axes.axhline(0, color=style.GREY, linewidth=0.6)
     lines = {"faitheval_": "FaithEval\n", "+": "\n+ ", "_": " "}
     labels = [style.safe_text(name) for name in datasets]
@@ -419,15 +456,19 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     axes.grid(visible=False, axis="x")
     axes.set_xlim(-0.6, len(datasets) - 0.4)
     axes.set_ylabel("Refusal Index")
-    style.model_legend(figure, models)
+    handles = style.model_handles(models)
+    if published.height:
+        handles.append(style.handle("the paper's models", style.LIGHT, "_", markersize=6))
+    style.outside_legend(figure, handles)
 
 
 def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: one row per model, one column per dataset, averages below.
 
-    The average of the contrast is in the row of the other averages only if it is of the same models.
+    The paper's rows are a block of their own. The average of the contrast is in the row of the other averages only if
+    it is of the same models.
     """
-    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
+    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST, *OF_PAPER]))
     shown = shown.filter((pl.col("statistic") != AVERAGE_CONTRAST) | (pl.col("models") > 1))
     order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
     block = ranked_block(frame)
@@ -436,20 +477,27 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     suffix = pl.when(differs).then(pl.lit(" with both kinds")).otherwise(pl.lit(""))
     averaged = pl.format("Average of {} models{}", "models", suffix)
     cells = shown.with_columns(
-        pl.col("model").fill_null(averaged), pl.col("dataset").fill_null("available less unavailable")
+        pl.when(pl.col("statistic").is_in(OF_PAPER))
+        .then(pl.lit(PUBLISHED_HEADING))
+        .otherwise(pl.lit("Runs"))
+        .alias(style.BLOCK),
+        pl.col("model").fill_null(averaged),
+        pl.col("dataset").fill_null("available less unavailable"),
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
         text = with_interval(row["estimate"], *style.ends(row), row["reason"], DIGITS)
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
-        texts.append(f"{text}; {number(within, DIGITS)} within sources" if has_both else text)
+        texts.append(f"{text} ({number(within, DIGITS)})" if has_both else text)
     # Models keep their order, with the averages below them.
     averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]
     positions = pl.col("model").replace_strict({name: position for position, name in enumerate(models)})
-    table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
-    return table.sort(positions).rename({"model": "Model"})
+    cells = cells.with_columns(pl.Series("cell", texts))
+    table = style.widened(cells, [style.BLOCK, "model"], "dataset", "cell")
+    is_published = pl.col(style.BLOCK) == PUBLISHED_HEADING
+    return table.sort(is_published, positions).rename({"model": "Model"})
 
 
 def truth_of(dataset: str | None) -> str | None:

@@ -29,9 +29,11 @@ from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
 from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
+from refusal_index.findings.draws import has_two_prompts, joint_index
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.first_passes import without_first_passes
-from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
+from refusal_index.plugins.studies.latex import cell_text, latex_table
+from refusal_index.plugins.studies.style import BLOCK, house_style, new_figure, write_above
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
@@ -182,12 +184,28 @@ class StudySpec:
         values = {"level": level, "p": f"{options.analysis.payoffs.weighted_score_p:g}", **result.values}
         caption = result.caption or study_text(self.name, **values)
         table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
-        named = replace(result, name=self.name, title=self.title, notes=tuple(result.notes))
+        notes = (*result.notes, *(_two_prompts_notes(runs, analysis) if self.name in OF_COMBINED else ()))
+        named = replace(result, name=self.name, title=self.title, notes=notes)
         return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
 
 
 OF_FIRST_PASSES = ("auroc_correlation", "cost_table")
 """Studies that use first passes alone also where the same model has a run of both passes."""
+
+
+OF_COMBINED = (
+    *("results_table", "accuracy_refusal_plane", "iso_refusal_index", "index_and_accuracy", "index_and_size"),
+    *("hallucination_table", "thinking"),
+)
+"""Studies that show RI over all prompts with its interval for prompts like these."""
+
+
+def _two_prompts_notes(runs: Sequence[RunResults], analysis: Analysis) -> Iterator[str]:
+    """Yield a note on the runs whose interval of combined RI rests on two prompts that differ."""
+    joint = {run.label: joint_index(list(run.tables.values()), analysis) for run in runs}
+    names = [label for label, found in joint.items() if found is not None and has_two_prompts(found[1])]
+    if names:
+        yield study_text("shared", "two_prompts", models=abridged(names))
 
 
 def study(function: Callable[[Sequence[RunResults], StudyOptions], Study]) -> StudySpec:
@@ -368,13 +386,34 @@ def index_text(
         parts += ["", f"## {study.title}", ""]
         picture = next((path.name for kind in ("svg", "png") for path in paths if path.suffix == f".{kind}"), None)
         parts += [f"![{study.title}]({picture})", ""] if picture else []
-        parts += [markdown(study.caption), ""]
+        parts += [markdown(study.caption), "", *_markdown_table(study), ""]
         parts += [f"- {markdown(note)}" for note in few_notes(study)] + ([""] if study.notes else [])
         parts.append("Files: " + ", ".join(f"[{path.name}]({path.name})" for path in paths))
     if missing:
         parts += ["", "## Not made", ""]
         parts += [f"- **{title}** (`{name}`): {markdown(reason)}" for name, title, reason in missing]
     return "\n".join(parts) + "\n"
+
+
+MAX_TABLE_ROWS = 40
+"""Maximum number of rows of a table on the page of all studies."""
+
+
+def _markdown_table(study: Study) -> Iterator[str]:
+    """Yield the printed table in Markdown, with the heading of a block in a row of its own."""
+    table = study.marked if study.printed is None else study.printed(study.marked)
+    names = [name for name in table.columns if name != BLOCK]
+    yield "| " + " | ".join(markdown(name.replace("_", " ")) for name in names) + " |"
+    yield "|" + "---|" * len(names)
+    has_blocks = BLOCK in table.columns and table[BLOCK].n_unique() > 1
+    last = None
+    for row in table.head(MAX_TABLE_ROWS).iter_rows(named=True):
+        if has_blocks and row[BLOCK] != last:
+            last = row[BLOCK]
+            yield f"| *{markdown(str(last))}* |" + " |" * (len(names) - 1)
+        yield "| " + " | ".join(markdown(cell_text(row[name])) for name in names) + " |"
+    if table.height > MAX_TABLE_ROWS:
+        yield f"\n{table.height - MAX_TABLE_ROWS:,} more rows are in the LaTeX and CSV files."
 
 
 MAX_NOTES = 8

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from refusal_index.errors import CONTROL_CATEGORIES, escape
+from refusal_index.errors import CONTROL_CATEGORIES
 from refusal_index.render.format import UNDEFINED, count, number, with_interval
 
 FloatArray = NDArray[np.float64]
@@ -176,6 +175,19 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
         else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({position})")
         for position, (name, text) in enumerate(shown.items(), 1)
     }
+
+
+def wrapped_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
+    r"""Return a unique form of every name, with what follows its last comma, such as a dataset, on a line of its own.
+
+    - `longest`: of each line, as for `short_names`.
+
+    >>> wrapped_names(["openai/gpt-4.1, simpleqa", "openai/gpt-4.1"])
+    {'openai/gpt-4.1, simpleqa': 'openai/gpt-4.1\\nsimpleqa', 'openai/gpt-4.1': 'openai/gpt-4.1'}
+    """
+    parts = {name: name.rsplit(", ", 1) for name in names}
+    lines = short_names([line for lines in parts.values() for line in lines], longest)
+    return {name: "\n".join(lines[part] for part in both) for name, both in parts.items()}
 
 
 def _without_middle(text: str, longest: int) -> str:
@@ -417,17 +429,24 @@ def subplots(figure: Figure, width: float, height: float, *shape: int, **shared:
 
 
 def panel_grid(
-    figure: Figure | SubFigure, titles: Sequence[str], columns: int, labels: tuple[str, str] = ("", ""), **shared: Any
+    figure: Figure | SubFigure,
+    titles: Sequence[str],
+    columns: int,
+    labels: tuple[str, str] = ("", ""),
+    *,
+    size: float = 7.5,
+    **shared: Any,
 ) -> list[Axes]:
     """Return a panel for each title, in rows of a given length; the rest of the last row stays empty.
 
     - `labels`: of the horizontal axes of the lowest panels, and of the vertical axes of the leftmost ones.
+    - `size`: font size of the titles in points.
     - `shared`: further arguments of `Figure.subplots`.
     """
     columns = min(columns, len(titles))
     panels = figure.subplots(math.ceil(len(titles) / columns), columns, squeeze=False, **shared)
     for axes, title in zip(panels.flat, titles, strict=False):
-        axes.set_title(title, fontsize=7.5)
+        axes.set_title(title, fontsize=size)
     used, spare = np.split(panels.ravel(), [len(titles)])
     for axes in spare:
         axes.set_axis_off()
@@ -565,114 +584,5 @@ def widened(frame: pl.DataFrame, index: list[str], column: str, cell: str) -> pl
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
-MAX_ROWS = 80
-"""Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
-
-_SIZES = {34: "small", 42: "footnotesize", 52: "scriptsize"}
-"""Font sizes, by the largest number of rows that fit on a page with the caption; longer tables use the smallest."""
-
 BLOCK = "block"
 """Column of a printed table with the heading of each block of rows, which is set above the block."""
-
-_ESCAPES = str.maketrans(
-    {character: f"\\{character}" for character in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "\N{DAGGER}": r"\textdagger{}",
-        '"': r"\textquotedbl{}",
-    }
-)
-_LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
-"""Pairs of characters that LaTeX would print as one: dashes, quotation marks, Spanish punctuation."""
-_MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
-
-
-def escaped(text: str) -> str:
-    r"""Return text escaped for LaTeX.
-
-    >>> escaped("50% of \\input{x}")
-    '50\\% of \\textbackslash{}input\\{x\\}'
-    """
-    return _LIGATURES.sub(r"\1{}", escape(text).translate(_ESCAPES))
-
-
-def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
-    r"""Return a LaTeX table with its caption, which needs booktabs, graphicx, textcomp and T1 fonts.
-
-    - `table`: rows with the same value in the column `BLOCK` form a block, with this value above it if there are
-      several.
-    - `groups`: the heading above each column; adjacent columns with the same heading share it.
-    """
-    blocks = table[BLOCK].head(MAX_ROWS).to_list() if BLOCK in table.columns else []
-    shown = table.drop(BLOCK, strict=False).head(MAX_ROWS)
-    texts = {name for name, kind in shown.schema.items() if kind == pl.String}
-    words = {name for name in texts if not shown[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
-    right = [kind.is_numeric() or name not in words for name, kind in shown.schema.items()]
-    lines = [
-        "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
-        "\\begin{table}[t]",
-        f"\\centering\\{_font_size(shown.height)}",
-        f"\\caption{{{escaped(caption)}}}",
-        f"\\label{{tab:{label.replace('_', '-')}}}",
-        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-        f"\\begin{{tabular}}{{{''.join('r' if it else 'l' for it in right)}}}",
-        "\\toprule",
-        *_group_lines(shown.columns, groups or {}),
-        _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
-        *_row_lines(shown, blocks),
-        "\\bottomrule",
-        "\\end{tabular}}",
-        "\\end{table}",
-    ]
-    if table.height > MAX_ROWS:
-        lines.append(f"% {table.height - MAX_ROWS:,} further rows are in {label}.csv.")
-    return "\n".join(lines) + "\n"
-
-
-def _font_size(rows: int) -> str:
-    return next((size for most, size in _SIZES.items() if rows <= most), "tiny")
-
-
-def _row_lines(table: pl.DataFrame, blocks: Sequence[str]) -> Iterator[str]:
-    """Yield the rows, with a rule and a heading above each block if there are several."""
-    several = len(set(blocks)) > 1
-    if not several:
-        yield "\\midrule"
-    for position, row in enumerate(table.iter_rows()):
-        if several and (position == 0 or blocks[position] != blocks[position - 1]):
-            yield "\\midrule"
-            yield _line([f"\\multicolumn{{{table.width}}}{{l}}{{\\textit{{{escaped(blocks[position])}}}}}"])
-        yield _line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row])
-
-
-def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
-    """Return the headings of groups of columns, each with a rule below; empty if there are none."""
-    if not any(name in groups for name in columns):
-        return
-    cells = []
-    rules = []
-    position = 1
-    for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
-        width = len(list(members))
-        cells.append(
-            f"\\multicolumn{{{width}}}{{c}}{{\\textbf{{{escaped(heading)}}}}}" if heading else " & " * (width - 1)
-        )
-        rules += [f"\\cmidrule(lr){{{position}-{position + width - 1}}}"] if heading else []
-        position += width
-    yield _line(cells)
-    yield " ".join(rules)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return number(value) if isinstance(value, float) else str(value)

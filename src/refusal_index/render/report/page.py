@@ -31,6 +31,7 @@ from markupsafe import Markup, escape
 
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import opened_file, write_atomically
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.entry_points import package_version
 from refusal_index.errors import CONTROL_CATEGORIES, OutcomeTableError
 from refusal_index.findings.comparison import PairComparison, compare_pair
@@ -104,8 +105,10 @@ def metric_rows(run: RunView) -> Iterator[MetricRow]:
 def rate_rows(run: RunView, variant: VariantSummary) -> Iterator[MetricRow]:
     """Yield the main rates of one variant."""
     analysis = run.summary.analysis
-    for name in ("refusal_rate", "refusal_precision", "over_refusal"):
-        yield MetricRow(METRICS[name].label, description(name, analysis), UNIT, (variant.metric(name),))
+    split = BY_ANSWERABLE if run.summary.unanswerable else ()
+    for name in (*split, "refusal_rate", "refusal_precision", "over_refusal"):
+        if variant.metric(name).estimate is not None or not split:
+            yield MetricRow(METRICS[name].label, description(name, analysis), UNIT, (variant.metric(name),))
     right = variant.metric("correct_given_attempted")
     estimate, low, high = (None if value is None else 1 - value for value in (right.estimate, right.high, right.low))
     wrong = Estimate(estimate, low, high)
@@ -204,8 +207,8 @@ class Plane:
 
 
 def plane(run: RunView) -> Plane | None:
-    """Lay out the plane; None where no question was scored."""
-    scored = [variant for variant in run.variants if variant.table.n]
+    """Lay out the plane; None where no correct rate is known."""
+    scored = [variant for variant in run.variants if variant.metric("correct_rate").estimate is not None]
     if not scored:
         return None
     right = 1 - sum(variant.table.error_rate for variant in scored) / len(scored)
@@ -288,9 +291,9 @@ class Line:
     name: str
     index: Estimate
     joint: bool = False
-    # of a run: its place on the page, what its index means, titles of its main caveats, letters shared with tied runs
+    # of a run: its place on the page, what it concludes, titles of its main caveats, letters shared with tied runs
     anchor: str = ""
-    verdict: Statement | None = None
+    conclusions: tuple[Statement, ...] = ()
     caveats: tuple[str, ...] = ()
     letters: str = ""
 
@@ -365,9 +368,9 @@ def _compared(runs: Sequence[RunResults], analysis: Analysis) -> tuple[tuple[Sta
 
 def _line(view: RunView, letters: str) -> Line:
     head = headline_of(view)
+    caveats = tuple(dict.fromkeys(sentence(caveat, "title") for caveat in head.main_caveats))
     label = view.run.label
-    caveats = dict.fromkeys(sentence(caveat, "title") for caveat in head.main_caveats)
-    return Line(label, head.index, anchor=view.anchor, verdict=head.verdict, caveats=tuple(caveats), letters=letters)
+    return Line(label, head.index, False, view.anchor, head.conclusions, caveats, letters)
 
 
 SCRIPTS = ("text", "theme", "data", "filter", "address", "list", "detail", "main")
