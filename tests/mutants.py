@@ -3523,7 +3523,7 @@ MUTANTS = (
     Mutant(
         "an isotonic function is linear between its points",
         "IsotonicFunction.__call__",
-        "before + share *",
+        "before + (score - low) / (high - low) *",
         "before + 0.5 *",
         "confidence/test_rule.py",
     ),
@@ -3537,8 +3537,8 @@ MUTANTS = (
     Mutant(
         "a calibration is fitted without the grades of the other half",
         "with_one_calibration",
-        "one_calibration(evidence.with_grades_of(half), fit)",
-        "one_calibration(evidence, fit)",
+        "prompts).with_grades_of(half)",
+        "prompts)",
         "confidence/test_rule.py",
     ),
     Mutant(

@@ -16,21 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from refusal_index.errors import RefusalIndexError, RunFolderError, listed, shortened, suggestion
-from refusal_index.models.settings import SettingError
+import refusal_index as ri
+from refusal_index.errors import RunFolderError, listed, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from refusal_index.findings.gate import GateResult
     from refusal_index.findings.gate_policy import Policy
-    from refusal_index.findings.run_results import RunResults
 
 FOLDER = "baselines"
 """Folder beside the tests in which baselines are kept."""
 
-FILES = ("run.json", "outcomes.parquet")
-"""What a baseline keeps of a run's folder: not the store of its replies."""
+OUTCOMES = "outcomes.parquet"
 
 
 class InconclusiveWarning(UserWarning):
@@ -55,14 +51,14 @@ class Baseline:
     @property
     def outcomes(self) -> Path:
         """Its outcome table; raises RunFolderError if there is none yet."""
-        path = self.path / FILES[1]
+        path = self.path / OUTCOMES
         if not path.exists():
             raise RunFolderError(
                 f"baseline: expected {path}, found none; make it with 'pytest --update-baseline', and commit it"
             )
         return path
 
-    def replace_by(self, run: RunResults | str | Path) -> None:
+    def replace_by(self, run: ri.RunResults | str | Path) -> None:
         """Keep the outcome table of a run, and how it was made if the run has a folder."""
         import polars as pl  # noqa: PLC0415 - loaded only where a baseline is updated
 
@@ -70,19 +66,17 @@ class Baseline:
         from refusal_index.runs.gate import read_run  # noqa: PLC0415
 
         given = read_run(run, "run")
-        self.path.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
-            if given.source.is_dir():
-                shutil.copyfile(given.source / name, self.path / name)
-        if not given.source.is_dir():
-            write_outcomes(pl.concat(given.tables.values()), self.path / FILES[1])
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir(parents=True)
+        write_outcomes(pl.concat(given.tables.values()), self.path / OUTCOMES)
+        if given.source.is_dir():
+            shutil.copy(given.source / "run.json", self.path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option to pytest."""
     text = "Replace the baselines of the tests that run by the runs that would be compared with them."
-    parser.getgroup("refusal-index").addoption("--update-baseline", action="store_true", help=text)
+    parser.addoption("--update-baseline", action="store_true", help=text)
 
 
 @pytest.fixture
@@ -94,10 +88,10 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
 
 
 def assert_knows(
-    run: RunResults | str | Path,
+    run: ri.RunResults | str | Path,
     *,
-    against: Baseline | RunResults | str | Path | None = None,
-    policy: Policy | str | Path | Mapping[str, Any] | None = None,
+    against: Baseline | ri.RunResults | str | Path | None = None,
+    policy: Policy | str | Path | dict[str, Any] | None = None,
     inconclusive: Literal["warn", "fail"] = "warn",
     **limits: float,
 ) -> GateResult | None:
@@ -131,10 +125,10 @@ def assert_knows(
     """
     __tracebackhide__ = True
     if inconclusive not in ("warn", "fail"):
-        raise SettingError(f"inconclusive: expected 'warn' or 'fail', got {shortened(inconclusive)}")
+        raise ValueError(f"inconclusive: expected 'warn' or 'fail', got {inconclusive!r}")
     try:
         result = _gated(run, against, policy, limits)
-    except RefusalIndexError as error:
+    except ri.RefusalIndexError as error:
         raise error.with_traceback(None) from None  # pytest then shows the line of the test
     if result is None or result.verdict == "pass":
         return result
@@ -145,10 +139,10 @@ def assert_knows(
 
 
 def _gated(
-    run: RunResults | str | Path,
-    against: Baseline | RunResults | str | Path | None,
-    policy: Policy | str | Path | Mapping[str, Any] | None,
-    limits: Mapping[str, float],
+    run: ri.RunResults | str | Path,
+    against: Baseline | ri.RunResults | str | Path | None,
+    policy: Policy | str | Path | dict[str, Any] | None,
+    limits: dict[str, float],
 ) -> GateResult | None:
     """Return the verdict of the gate; a baseline to update is replaced unless a fixed limit is exceeded."""
     from refusal_index.findings.gate_policy import PolicyError  # noqa: PLC0415 - loaded only where a test uses it
@@ -158,8 +152,8 @@ def _gated(
     bounds: dict[str, dict[str, float]] = {"at_least": {}, "at_most": {}}
     for name, limit in limits.items():
         if name not in METRICS:
-            known = listed(METRICS)
-            raise PolicyError(f"assert_knows: expected metrics from {known}, got {name!r}{suggestion(name, METRICS)}")
+            guess = suggestion(name, METRICS)
+            raise PolicyError(f"assert_knows: expected metrics from {listed(METRICS)}, got {name!r}{guess}")
         bounds["at_most" if METRICS[name].lower_is_better else "at_least"][name] = limit
     chosen = policy_of(policy).changed(**bounds)
     has_limits = bool(chosen.at_least or chosen.at_most)

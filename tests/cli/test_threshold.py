@@ -165,7 +165,7 @@ def test_no_valid_threshold_gives_exit_status_1_and_writes_nothing(command):
             ("r", "--penalty", "1", "--method", "likelihood", "--out", "r/outcomes.parquet"),
             "--out: r/outcomes.parquet lies in the folder of a run; choose another place",
         ),
-        (("r", "--method", "likelihood", "--save", "v.json"), "--save: expected --penalty or --max-error"),
+        (("r", "--method", "likelihood", "--save", "v.json"), "expected penalty or max_error, got neither"),
         (
             ("r", "--penalty", "1", "--method", "likelihood", "--save", "bare.csv"),
             "--save: bare.csv already exists; choose another name",

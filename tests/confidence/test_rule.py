@@ -24,6 +24,7 @@ from refusal_index.plugins.confidence.rule import Decision, RuleError, SavedRule
 from refusal_index.plugins.confidence.scores import evidence_of_run
 from refusal_index.protocol import write_logprobs
 from refusal_index.protocol.refusals import RefusalRule
+from refusal_index.runs.settings import COMPARABILITY_VERSION
 
 TOKENS = [("<answer>", -3.0), ("Li", math.log(0.8)), ("ma", math.log(0.5)), ("</answer>", -3.0)]
 REPLY = "<answer>Lima</answer>"
@@ -137,39 +138,45 @@ def test_theory_platt_scaling_and_isotonic_function():
     assert function(0.7) == pytest.approx(0.8, rel=1e-12)
 
 
-MADE = SavedRule(
-    "likelihood-isotonic", "m", 0.5, IsotonicFunction((0.2, 0.4), (0.1, 0.5)), RefusalRule(phrase="no comment")
-)
-
-
-def document(**changes: object) -> dict[str, object]:
-    return MADE.to_document() | changes
+DOCUMENT = {
+    "rule_version": 1,
+    "comparability_version": COMPARABILITY_VERSION,
+    "method": "likelihood-isotonic",
+    "model": "m",
+    "threshold": 0.5,
+    "calibration": {"scores": [0.2, 0.4], "probabilities": [0.1, 0.5]},
+    "reading": {"by_wording": False, "phrase": "no comment"},
+    "provenance": {"run_id": "1"},
+}
 
 
 def test_rule_reads_back(tmp_path):
-    (tmp_path / "rule.json").write_text(json.dumps(document()))
-    assert load_rule(str(tmp_path / "rule.json"), model="m", method="likelihood-isotonic") == MADE
+    (tmp_path / "rule.json").write_text(json.dumps(DOCUMENT))
+    calibration = IsotonicFunction((0.2, 0.4), (0.1, 0.5))
+    reading = RefusalRule(by_wording=False, phrase="no comment")
+    expected = SavedRule("likelihood-isotonic", "m", 0.5, calibration, reading, {"run_id": "1"})
+    assert load_rule(str(tmp_path / "rule.json"), model="m", method="likelihood-isotonic") == expected
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rule_version": 0}, "rule_version: expected 1, that of this release; save the rule again, got 0"),
+        ({"rule_version": 0}, "rule_version: expected 1, got 0; save a rule again"),
         ({"comparability_version": 3}, "comparability_version: expected .* got 3"),
-        ({"method": "p-true"}, "method: expected one of likelihood, .* got 'p-true'"),
-        ({"method": ["likelihood"]}, "method: expected one of "),
-        ({"model": "other"}, "model: expected 'm', got 'other'"),
-        ({"threshold": math.nan}, "threshold: nan is not a number from 0 to 1"),
-        ({"threshold": "0.5"}, "threshold: '0.5' is not"),
+        ({"method": "p-true"}, "method: expected likelihood or .* got 'p-true'"),
+        ({"method": ["likelihood"]}, "method: expected likelihood or "),
+        ({"model": "other"}, "model: expected m, got 'other'"),
+        ({"threshold": math.nan}, "threshold nan is no probability"),
+        ({"threshold": "0.5"}, "writes, got an error: '<=' not supported"),
         ({"calibration": None}, "expected what 'confidence RUN --save FILE' writes"),
         ({"calibration": {"scores": [], "probabilities": []}}, "expected what 'confidence RUN --save FILE' writes"),
         ({"calibration": {"slope": 1.0, "intercept": 0.0}}, "expected what 'confidence RUN --save FILE' writes"),
-        ({"calibration": {"scores": [0.2], "probabilities": [7]}}, "calibration: it gives no probability"),
+        ({"calibration": {"scores": [0.2], "probabilities": [7]}}, "its calibration gives none"),
         ({"reading": {"unknown": 1}}, "expected what 'confidence RUN --save FILE' writes"),
     ],
 )
 def test_file_for_something_else_is_refused_in_one_line(changes, message, tmp_path):
-    (tmp_path / "rule.json").write_text(json.dumps(document(**changes)))
+    (tmp_path / "rule.json").write_text(json.dumps(DOCUMENT | changes))
     with pytest.raises(RuleError, match=message) as refused:
         load_rule(tmp_path / "rule.json", model="m")
     assert "\n" not in str(refused.value)

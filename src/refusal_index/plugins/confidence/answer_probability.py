@@ -96,10 +96,7 @@ class PlattScaling:
         """Return the probability that an answer with this score is right."""
         clipped = min(max(score, NEAREST), 1 - NEAREST)
         logit = self.slope * math.log(clipped / (1 - clipped)) + self.intercept
-        if logit >= 0:
-            return 1 / (1 + math.exp(-logit))
-        odds = math.exp(logit)  # the other form would overflow
-        return odds / (1 + odds)
+        return (1 + math.tanh(logit / 2)) / 2  # the logistic function, without overflow
 
 
 @dataclass(frozen=True)
@@ -119,14 +116,11 @@ class IsotonicFunction:
     def __call__(self, score: float) -> float:
         """Return the probability that an answer with this score is right."""
         above = bisect_left(self.scores, score)
-        if above == 0:
-            return self.probabilities[0]
-        if above == len(self.scores):
-            return self.probabilities[-1]
-        low = self.scores[above - 1]
-        share = (score - low) / (self.scores[above] - low)
-        before = self.probabilities[above - 1]
-        return before + share * (self.probabilities[above] - before)
+        if above in (0, len(self.scores)):
+            return self.probabilities[0 if above == 0 else -1]
+        low, high = self.scores[above - 1 : above + 1]
+        before, after = self.probabilities[above - 1 : above + 1]
+        return before + (score - low) / (high - low) * (after - before)
 
 
 Calibration = PlattScaling | IsotonicFunction

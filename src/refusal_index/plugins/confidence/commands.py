@@ -108,7 +108,7 @@ def confidence(
     - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
       states p-ik reads; for a run over HTTP. [default: the run's model]
     """
-    if penalty is not None or max_error is not None:
+    if penalty is not None or max_error is not None or save is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
@@ -117,9 +117,8 @@ def confidence(
             None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
         )
         chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
-        _choose_threshold(run, chosen, (cluster, weight), (out, save), as_json=json, full=full)
+        _choose_threshold(run, chosen, (cluster, weight), out, save, as_json=json, full=full)
         return
-    _refuse_to_save(save)
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
             raise OptionError(
@@ -252,17 +251,12 @@ def _paragraphs(statement: Statement) -> Iterator[Block]:
             yield from ("", line)
 
 
-def _refuse_to_save(save: Path | None) -> None:
-    """Raise OptionError if a threshold is to be saved although none is chosen."""
-    if save is not None:
-        raise OptionError("--save: expected --penalty or --max-error, which choose the threshold to save; add one")
-
-
 def _choose_threshold(
     run: Path,
     options: tuple[Any, ...],
     sampling: tuple[str | None, str | None],
-    files: tuple[Path | None, Path | None],
+    out: Path | None,
+    save: Path | None,
     *,
     as_json: bool,
     full: bool,
@@ -274,7 +268,6 @@ def _choose_threshold(
     from refusal_index.plugins.confidence import threshold
 
     chosen = threshold.ThresholdOptions(*options)
-    out, save = files
     if out is not None:
         check_place(out)
     if save is not None:

@@ -6,13 +6,11 @@ A rule is used where a model is deployed, so this module imports neither NumPy, 
 from __future__ import annotations
 
 import json
-import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.plugins.confidence.answer_probability import (
@@ -78,9 +76,7 @@ class SavedRule:
     reading: RefusalRule = WORDING
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    def decide(
-        self, reply: str, logprobs: Iterable[object], question: str = "", choices: Sequence[str] = ()
-    ) -> Decision:
+    def decide(self, reply: str, logprobs: Iterable[Any], question: str = "", choices: Sequence[str] = ()) -> Decision:
         """Return whether to give a reply to the forced prompt.
 
         Parameters
@@ -109,11 +105,6 @@ class SavedRule:
         if score is not None and self.calibration is not None:
             score = self.calibration(score)
         return Decision(score is not None and score >= self.threshold, score, answer)
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the rule as a JSON-serialisable dictionary."""
-        versions = {"rule_version": RULE_VERSION, "comparability_version": COMPARABILITY_VERSION}
-        return {**versions, **asdict(self)}
 
 
 def load_rule(path: str | PathLike[str], *, model: str | None = None, method: str | None = None) -> SavedRule:
@@ -144,63 +135,51 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
         raise RuleError(f"{path}: expected JSON, as 'confidence RUN --save FILE' writes it ({error})") from error
     if not isinstance(document, dict):
         raise RuleError(f"{path}: expected a rule, got {shortened(document)}")
-    versions = (("rule_version", RULE_VERSION), ("comparability_version", COMPARABILITY_VERSION))
-    for name, version in versions:
-        _check(path, document, name, f"{version}, that of this release; save the rule again", [version])
-    _check(path, document, "method", f"one of {', '.join(REDUCTIONS)}", REDUCTIONS)
-    for name, expected in (("model", model), ("method", method)):
-        if expected is not None:
-            _check(path, document, name, repr(expected), [expected])
+    required = {
+        "rule_version": [RULE_VERSION],
+        "comparability_version": [COMPARABILITY_VERSION],
+        "method": [*REDUCTIONS] if method is None else [method],
+        "model": [document.get("model") if model is None else model],
+    }
+    for name, allowed in required.items():
+        if document.get(name) not in allowed:
+            expected = " or ".join(map(str, allowed))
+            raise RuleError(
+                f"{path}: {name}: expected {expected}, got {shortened(document.get(name))}; save a rule again"
+            )
     try:
         return _rule(document)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RuleError(f"{path}: expected what 'confidence RUN --save FILE' writes, got an error: {error}") from error
 
 
-def _check(path: object, document: Mapping[str, Any], name: str, expected: str, allowed: Iterable[object]) -> None:
-    value = document.get(name)
-    if value not in list(allowed):
-        raise RuleError(f"{path}: {name}: expected {expected}, got {shortened(value)}")
-
-
 def _rule(document: Mapping[str, Any]) -> SavedRule:
-    """Return the rule of a document; raises KeyError, TypeError or ValueError for one with other contents."""
+    """Return the rule of a document; raises LookupError, TypeError, ValueError or AttributeError for other contents."""
     method = document["method"]
     threshold = document["threshold"]
-    if not _is_number(threshold) or not 0 <= threshold <= 1:
-        raise ValueError(f"threshold: {shortened(threshold)} is not a number from 0 to 1")
     calibration = None
     if method in CALIBRATIONS:
         fitted = document["calibration"].items()
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in fitted}
         calibration = CALIBRATIONS[method](**values)
-        if not 0 <= calibration(threshold) <= 1:
-            raise ValueError("calibration: it gives no probability")
+    if not 0 <= threshold <= 1 or not (calibration is None or 0 <= calibration(threshold) <= 1):
+        raise ValueError(f"threshold {shortened(threshold)} is no probability, or its calibration gives none")
     reading = RefusalRule(**document["reading"])
     return SavedRule(method, document["model"], threshold, calibration, reading, document["provenance"])
 
 
-def _tokens(logprobs: object) -> Sequence[TokenLogprob]:
+def _tokens(logprobs: Iterable[Any]) -> Sequence[TokenLogprob]:
     """Return log probabilities with the digits that a run stores, so that decisions are those of the run."""
-    if isinstance(logprobs, str | Mapping) or not isinstance(logprobs, Iterable):
+    try:
+        return read_logprobs(write_logprobs(map(_token, logprobs))) or ()
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise RuleError(
-            f"logprobs: expected the tokens of the reply with their log probabilities, got {shortened(logprobs)}; ask "
-            "the model for them"
-        )
-    return read_logprobs(write_logprobs(map(_token, logprobs))) or ()
+            f"logprobs: expected the tokens of the reply with their log probabilities, got {shortened(logprobs)} "
+            f"({error}); ask the model for them"
+        ) from error
 
 
-def _token(entry: object) -> TokenLogprob:
-    if isinstance(entry, tuple | list):
-        token, logprob = entry if len(entry) == 2 else (None, None)
-    elif isinstance(entry, Mapping):
-        token, logprob = entry.get("token"), entry.get("logprob")
-    else:
-        token, logprob = (getattr(entry, name, None) for name in ("token", "logprob"))
-    if not isinstance(token, str) or not (_is_number(logprob) or logprob == -math.inf):
-        raise RuleError(f"logprobs: expected a token's text and its log probability, got {shortened(entry)}")
-    return TokenLogprob(token, float(logprob))
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+def _token(entry: Any) -> TokenLogprob:
+    if isinstance(entry, Mapping):
+        return TokenLogprob(entry["token"], entry["logprob"])
+    return TokenLogprob(*entry) if isinstance(entry, tuple | list) else TokenLogprob(entry.token, entry.logprob)

@@ -19,10 +19,11 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import recorded_methods
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
+from refusal_index.plugins.confidence.model_scores import likelihood
 from refusal_index.plugins.confidence.plan import method_of
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers
 from refusal_index.plugins.confidence.scores import evidence_of_run
-from refusal_index.plugins.confidence.trained import CALIBRATORS, groups_of, one_calibration
+from refusal_index.plugins.confidence.trained import CALIBRATORS, groups_of
 
 MIN_SHARE = 0.5
 """Methods that scored fewer answers than this share of those of the method with the most are not candidates."""
@@ -156,8 +157,11 @@ def with_one_calibration(
     fit = CALIBRATORS.get(answers.method) if answers.is_trained_on_half else None
     if fit is None:
         return answers
-    evidence = _evidence(run, _trainable(run, answers.method), prompts)
-    calibration, scores = one_calibration(evidence.with_grades_of(half), fit)
+    evidence = _evidence(run, _trainable(run, answers.method), prompts).with_grades_of(half)
+    rows = likelihood(evidence).drop_nulls("confidence")
+    graded = rows.drop_nulls("wrong")
+    calibration = fit(graded["confidence"].to_numpy(), (~graded["wrong"]).cast(pl.Float64).to_numpy())
+    scores = {name: calibration(score) for name, score in rows.select("question_id", "confidence").iter_rows()}
     return replace(_with_scores(answers, scores), calibration=calibration)
 
 

@@ -23,14 +23,14 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS
-from refusal_index.data.files import json_text, plain, write_atomically
+from refusal_index.data.files import plain
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.saving import rule_of_threshold
+from refusal_index.plugins.confidence.saving import write_rule
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
@@ -354,8 +354,7 @@ class Threshold(Printable):
         RunFolderError
             If the scores are not those of a run's folder.
         """
-        rule = rule_of_threshold(self.run, self.answers, self.to_document())
-        write_atomically(Path(path), json_text(rule.to_document()).encode())
+        write_rule(Path(path), self.run, self.answers, self.to_document())
         return Path(path)
 
     def to_frame(self) -> pl.DataFrame:

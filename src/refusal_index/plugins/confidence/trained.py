@@ -372,12 +372,11 @@ def calibrated(evidence: Evidence, fit: Fit) -> pl.DataFrame:
     scores = np.array(
         [raw.get(question_id) for question_id in sorted(evidence.answers)], np.float64
     )  # None becomes NaN
-
-    def predict(train: IntArray, right: FloatArray, held_out: IntArray) -> FloatArray:
-        calibration = fit(scores[train], right)
-        return np.array([calibration(score) for score in scores[held_out].tolist()])
-
-    return out_of_fold(evidence, predict, ~np.isnan(scores))
+    return out_of_fold(
+        evidence,
+        lambda train, right, held_out: np.array([*map(fit(scores[train], right), scores[held_out].tolist())]),
+        ~np.isnan(scores),
+    )
 
 
 def platt(scores: FloatArray, right: FloatArray) -> PlattScaling:
@@ -447,23 +446,6 @@ def isotonic(scores: FloatArray, right: FloatArray) -> IsotonicFunction:
 
 CALIBRATORS: Mapping[str, Fit] = {"likelihood-platt": platt, "likelihood-isotonic": isotonic}
 """What fits the calibration of each method that calibrates the likelihood."""
-
-
-def one_calibration(evidence: Evidence, fit: Fit) -> tuple[Calibration, dict[str, float]]:
-    """Return the calibration fitted to all graded answers, and the calibrated likelihood of every answer that has one.
-
-    Parameters
-    ----------
-    evidence
-        The answers, with the grades of those to fit to.
-    fit
-        As for `calibrated`.
-    """
-    rows = likelihood(evidence).drop_nulls("confidence")
-    graded = rows.drop_nulls("wrong")
-    calibration = fit(graded["confidence"].to_numpy(), (~graded["wrong"]).cast(pl.Float64).to_numpy())
-    scores = rows.select("question_id", "confidence").iter_rows()
-    return calibration, {question_id: calibration(score) for question_id, score in scores}
 
 
 def p_ik(evidence: Evidence) -> pl.DataFrame:
