@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
     from refusal_index.findings.gate_policy import Policy
 
-FOLDER = "baselines"
-"""Folder beside the tests in which baselines are kept."""
-
 OUTCOMES = "outcomes.parquet"
 
 
@@ -84,7 +81,7 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     """Return the baseline of this test, kept in the folder ``baselines`` beside its file."""
     name = re.sub(r"[^\w.-]+", "-", f"{request.path.stem}-{request.node.name}").strip("-")
     is_updated = bool(request.config.getoption("--update-baseline", default=False))
-    return Baseline(request.path.parent / FOLDER / name, is_updated)
+    return Baseline(request.path.parent / "baselines" / name, is_updated)
 
 
 def assert_knows(

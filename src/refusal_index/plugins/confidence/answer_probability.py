@@ -125,7 +125,7 @@ class IsotonicFunction:
 
 Calibration = PlattScaling | IsotonicFunction
 
-CALIBRATIONS: Mapping[str, type[Calibration]] = {
+CALIBRATIONS: Mapping[str, Callable[..., Calibration]] = {
     "likelihood-platt": PlattScaling,
     "likelihood-isotonic": IsotonicFunction,
 }

@@ -128,33 +128,23 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
         If the file cannot be read, or is for another model, method or version.
     """
     try:
-        document = json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise RuleError(f"{path} cannot be read ({error.strerror}); check the path") from error
-    except (ValueError, RecursionError) as error:
-        raise RuleError(f"{path}: expected JSON, as 'confidence RUN --save FILE' writes it ({error})") from error
-    if not isinstance(document, dict):
-        raise RuleError(f"{path}: expected a rule, got {shortened(document)}")
-    required = {
+        return _rule(json.loads(Path(path).read_text("utf-8")), model, method)
+    except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        raise RuleError(f"{path}: {error}; expected a rule of 'refusal-index confidence RUN --save FILE'") from error
+
+
+def _rule(document: Mapping[str, Any], model: str | None, method: str | None) -> SavedRule:
+    """Return the rule of a document; raises one of the errors that `load_rule` catches if it is not as expected."""
+    required: dict[str, list[Any]] = {
         "rule_version": [RULE_VERSION],
         "comparability_version": [COMPARABILITY_VERSION],
-        "method": [*REDUCTIONS] if method is None else [method],
+        "method": [name for name in REDUCTIONS if method in (None, name)],
         "model": [document.get("model") if model is None else model],
     }
     for name, allowed in required.items():
         if document.get(name) not in allowed:
-            expected = " or ".join(map(str, allowed))
-            raise RuleError(
-                f"{path}: {name}: expected {expected}, got {shortened(document.get(name))}; save a rule again"
-            )
-    try:
-        return _rule(document)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RuleError(f"{path}: expected what 'confidence RUN --save FILE' writes, got an error: {error}") from error
-
-
-def _rule(document: Mapping[str, Any]) -> SavedRule:
-    """Return the rule of a document; raises LookupError, TypeError, ValueError or AttributeError for other contents."""
+            value = shortened(document.get(name))
+            raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))}, got {value}")
     method = document["method"]
     threshold = document["threshold"]
     calibration = None
