@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from refusal_index.findings.gate_policy import Policy
 
 OUTCOMES = "outcomes.parquet"
+RUN = "run.json"
 
 
 class InconclusiveWarning(UserWarning):
@@ -63,11 +64,13 @@ class Baseline:
         from refusal_index.runs.gate import read_run  # noqa: PLC0415
 
         given = read_run(run, "run")
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir(parents=True)
+        made = given.source / RUN
+        self.path.mkdir(parents=True, exist_ok=True)
         write_outcomes(pl.concat(given.tables.values()), self.path / OUTCOMES)
-        if given.source.is_dir():
-            shutil.copy(given.source / "run.json", self.path)
+        if made.exists():
+            shutil.copy(made, self.path)
+        else:
+            (self.path / RUN).unlink(missing_ok=True)  # of an earlier baseline
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -102,6 +102,8 @@ def test_baseline_of_a_folder_records_its_settings():
     assert result is not None
     assert result.baseline is not None
     assert result.baseline.settings == run.settings
+    assert_knows(table_of(KNOWS, "run.csv"), against=Baseline(Path("kept"), is_updated=True))
+    assert [path.name for path in Path("kept").iterdir()] == ["outcomes.parquet"]
 
 
 @pytest.mark.parametrize(
