@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Question
+from refusal_index.plugins.confidence.answer_probability import answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.plugins.confidence.model_scores import (
     METHODS,
     answer_entropy,
-    answer_tokens,
     believed,
     choice_probability,
     chosen,
