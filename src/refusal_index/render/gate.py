@@ -100,8 +100,9 @@ def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None)
     """Return every guard as a row, or some of them; without the columns of a baseline if there is none."""
     level = f"{percent(1 - 2 * result.alpha)} interval"
     columns = ("guard", "baseline", "candidate", "change", level, "limit", "adjusted p", "verdict")
-    rows = map(_cells, result.guards if guards is None else guards)
-    table = Table.from_rows(columns, rows, left=("guard", "verdict"))
+    table = Table.from_rows(
+        columns, map(_cells, result.guards if guards is None else guards), left=("guard", "verdict")
+    )
     return table.without("baseline", "change") if result.baseline is None else table
 
 

@@ -499,7 +499,13 @@ def times_to_decide(tests: Sequence[GuardTest], alpha: float, level: float) -> f
         guard = test.guard
         worst = test.worst
         best = test.best
-        if guard.estimate is None or worst is None or best is None or guard.limit == 0 or (best if guard.higher_is_better else -best) < 0:
+        if (
+            guard.estimate is None
+            or worst is None
+            or best is None
+            or guard.limit == 0
+            or (best if guard.higher_is_better else -best) < 0
+        ):
             return None
         reach = abs(guard.estimate - worst) / abs(guard.limit)
         if guard.is_constant:
