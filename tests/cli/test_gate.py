@@ -60,6 +60,12 @@ def test_exit_statuses_match_verdicts(command):
     assert done.stdout.startswith("FAIL. Do not ship worse: it answers fewer questions correctly and is wrong")
 
 
+def test_a_narrow_terminal_shows_the_verdict_without_long_lines(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = command("gate", "slightly.parquet", "--baseline", "base.parquet").stdout.splitlines()
+    assert max(map(len, lines)) <= 60
+
+
 @pytest.mark.parametrize("columns", ["80", "300"])
 def test_verdict_fits_a_screen_of_20_lines_and_80_columns(command, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
@@ -74,9 +80,6 @@ def test_verdict_fits_a_screen_of_20_lines_and_80_columns(command, monkeypatch, 
     ]
     verdicts = [line.split()[-1] for line in (*lines[heading + 1 : heading + 5], lines[heading + 6])]
     assert set(verdicts) <= {"pass", "inconclusive"}
-    monkeypatch.setenv("COLUMNS", "60")
-    narrow = command("gate", "slightly.parquet", "--baseline", "base.parquet", *bound).stdout.splitlines()
-    assert max(map(len, narrow)) <= 60
 
 
 def test_options_add_to_the_policy(command):
