@@ -4431,9 +4431,9 @@ MUTANTS = (
         "stats/test_non_inferiority.py",
     ),
     Mutant(
-        "a candidate that is shown to differ is not equal",
+        "a candidate that is shown to be worse is not equal",
         "times_to_decide",
-        "or worst * best > 0 ",
+        " or (best if guard.higher_is_better else -best) < 0",
         "",
         "stats/test_non_inferiority.py",
     ),

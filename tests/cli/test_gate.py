@@ -135,6 +135,17 @@ def test_every_output_format_is_written_and_agrees(command):
     assert json.loads(printed.stdout) == document
 
 
+def test_every_format_of_a_pass_has_its_sentence_and_no_column_of_a_baseline_that_is_not_there(command):
+    files = ("--out", "g.json", "--out", "g.xml", "--out", "g.md", "--out", "g.html")
+    assert command("gate", "same.parquet", "--at-most", "refusal_rate=0.95", *files).exit_code == 0
+    why = json.loads(Path("g.json").read_text())["why"]
+    (suite,) = JUnitXml.fromfile("g.xml")
+    verdict = next(case for case in suite if case.name == "verdict")
+    assert verdict.system_out.startswith(f"{why}\n\nguard    candidate ")
+    assert typeset(why) in Path("g.html").read_text()
+    assert "| guard | candidate | 90% interval | limit | adjusted p | verdict |" in Path("g.md").read_text()
+
+
 @pytest.mark.parametrize("theirs", ['{"scripts": {}}', "[]"])
 def test_unrelated_run_json_does_not_block_the_output(command, theirs):
     Path("run.json").write_text(theirs)
@@ -177,7 +188,7 @@ def test_questions_absent_from_a_run_count_as_missing(command):
     for arguments in (("rest.parquet", "--baseline", "base.parquet"), ("base.parquet", "--baseline", "rest.parquet")):
         done = command("gate", *arguments)
         assert done.exit_code == 3
-        assert "questions, or of their repeated samples, are absent or have no grade" in " ".join(done.stdout.split())
+        assert "questions (or repeated samples) are absent or have no grade" in " ".join(done.stdout.split())
 
 
 def test_corrected_index_policy_is_inconclusive_for_single_samples(command):

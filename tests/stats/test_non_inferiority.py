@@ -188,9 +188,15 @@ def test_interval_of_constant_metric_shrinks_with_questions():
     assert times_to_decide(both, 0.05, 0.05) == times_to_decide(both[1:], 0.05, 0.05) > tests[0].times
 
 
-def test_times_to_decide_is_none_for_a_candidate_shown_to_differ():
-    for guard in (normal_guard(-0.16, 0.05), Guard("x", None, -0.1, True), replace(normal_guard(0.0, 0.05), limit=0)):
+def test_times_to_decide_is_none_for_a_candidate_shown_to_be_worse():
+    fewer_is_better = Guard("x", 0.16, 0.1, False, lambda level: ConfidenceInterval(0.06, 0.26))
+    undecidable = Guard("x", None, -0.1, True), replace(normal_guard(0.0, 0.05), limit=0)
+    for guard in (normal_guard(-0.16, 0.05), fewer_is_better, *undecidable):
         assert times_to_decide(judge_guards([guard]), 0.05, 0.05) is None
+    better = replace(fewer_is_better, estimate=-0.16, interval=lambda level: ConfidenceInterval(-0.26, -0.06))
+    equal = replace(better, estimate=0.0, interval=lambda level: ConfidenceInterval(-0.1, 0.1))
+    times = [times_to_decide(judge_guards([one]), 0.05, 0.05) for one in (better, equal)]
+    assert times[0] == pytest.approx(times[1]), "the number depends on the interval's width alone"
 
 
 def test_one_failing_guard_settles_alone_but_passing_needs_all():

@@ -145,7 +145,7 @@ class GateResult(Printable):
     def recommended_questions(self) -> int | None:
         """Number of questions that `refusal_index.stats.non_inferiority.questions_to_decide` recommends.
 
-        None unless the verdict is inconclusive and the candidate may equal its baseline on every margin.
+        None unless the verdict is inconclusive and the candidate is not shown to be worse than its baseline.
         """
         tests = [guard.test for guard in self.guards if guard.against_baseline]
         level = self.alpha if self.look is None else self.look.level

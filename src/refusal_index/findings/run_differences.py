@@ -62,7 +62,7 @@ def missing_statements(runs: Sequence[RunResults]) -> Iterator[Statement]:
             yield Statement("never_forced", "serious", {"run": run.label})
         missing: list[dict[str, Any]] = [
             {
-                "variant": variant or "all",
+                "variant": variant,
                 "questions": missing_range.questions,
                 "asked": tables[variant].height,
                 "low": missing_range.low,

@@ -97,10 +97,13 @@ def _guard_tables(result: GateResult) -> Iterator[Block]:
 
 
 def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None) -> Table:
-    """Return every guard as a row, or some of them."""
+    """Return every guard as a row, or some of them; without the columns of a baseline if there is none."""
     level = f"{percent(1 - 2 * result.alpha)} interval"
     columns = ("guard", "baseline", "candidate", "change", level, "limit", "adjusted p", "verdict")
-    return Table.from_rows(columns, map(_cells, result.guards if guards is None else guards), left=("guard", "verdict"))
+    table = Table.from_rows(
+        columns, map(_cells, result.guards if guards is None else guards), left=("guard", "verdict")
+    )
+    return table.without("baseline", "change") if result.baseline is None else table
 
 
 def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
@@ -229,8 +232,7 @@ def to_junit(result: GateResult) -> bytes:
         suite.add_property("baseline", _clean(result.baseline.label))
     suite.add_property("questions", str(result.questions))
     verdict = _case("verdict", result.verdict, result.why)
-    if result.guards:
-        verdict.system_out = _clean(to_text(_guard_tables(result)), keep="\n")
+    verdict.system_out = _clean(f"{result.why}\n\n{to_text(_guard_tables(result))}".rstrip(), keep="\n")
     suite.add_testcase(verdict)
     for test in result.guards:
         guard = test.guard

@@ -25,10 +25,10 @@ def run_list_blocks(folder: Path, runs: Sequence[Mapping[str, Any]], width: int 
         levels = sorted({run["confidence_level"] for run in runs if run.get("confidence_level")})
         level = " or ".join(f"{100 * level:g}%" for level in levels)
         yield _fitted((*NAMES, "n", METRICS[INDEX].column, f"{level} interval".strip(), "date"), rows, width)
+    remarks = [f"  {run['folder']}: {remark}" for run in runs for remark in _remarks(run)]
+    if rows and remarks:
         yield ""
-    for run in runs:
-        for remark in _remarks(run):
-            yield f"  {run['folder']}: {remark}"
+    yield from remarks
 
 
 def _row(folder: Path, run: Mapping[str, Any]) -> Iterator[str]:

@@ -483,7 +483,7 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
 def times_to_decide(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
     """Return the multiple of the questions that `questions_to_decide` recommends.
 
-    None if a guard has no interval or no margin, or its interval excludes a difference of 0.
+    None if a guard has no interval or no margin, or its interval shows that the candidate is worse.
 
     - `tests`: tests of differences from a baseline.
     - `alpha`: level of each test at that number of questions.
@@ -499,7 +499,13 @@ def times_to_decide(tests: Sequence[GuardTest], alpha: float, level: float) -> f
         guard = test.guard
         worst = test.worst
         best = test.best
-        if guard.estimate is None or worst is None or best is None or worst * best > 0 or guard.limit == 0:
+        if (
+            guard.estimate is None
+            or worst is None
+            or best is None
+            or guard.limit == 0
+            or (best if guard.higher_is_better else -best) < 0
+        ):
             return None
         reach = abs(guard.estimate - worst) / abs(guard.limit)
         if guard.is_constant:
