@@ -115,7 +115,7 @@ def test_grader_error_counts_further_questions():
         check_gradable(questions, GraderKind.CHOICE)
 
 
-UNDECIDED = Rule(lambda _question, _reading: Grade.UNSCORED)
+UNDECIDED = Rule("never", lambda _question, _reading: Grade.UNSCORED)
 
 
 @pytest.mark.parametrize("kind", RULE_KINDS)
