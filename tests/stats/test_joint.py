@@ -318,6 +318,7 @@ WRONG = [True, True, True, False, False, False]
     ("refused", "status", "reason", "estimate"),
     [
         ([ALWAYS, NEVER], "undefined", "all_variants_undefined", None),
+        ([ALWAYS, ALWAYS], "undefined", "everybody_refused", None),
         ([WRONG, ALWAYS, WRONG], "boundary", "all_variants_at_boundary", 1.0),
         ([WRONG, WRONG[::-1]], "undefined", "variants_at_both_ends", None),
     ],
