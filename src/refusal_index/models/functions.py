@@ -15,7 +15,14 @@ from typing import Any
 
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.errors import shortened, text_of
-from refusal_index.models.calls import RETURNED_GRADES, FunctionCaller, FunctionError, ReturnedTypeError, as_grade, as_reply
+from refusal_index.models.calls import (
+    RETURNED_GRADES,
+    FunctionCaller,
+    FunctionError,
+    ReturnedTypeError,
+    as_grade,
+    as_reply,
+)
 from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, describe_error, status_of
 from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
 from refusal_index.models.settings import RequestSettings, Sending
