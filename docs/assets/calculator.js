@@ -14,7 +14,7 @@
     no_questions: "there is no question",
     nobody_refused: "no question was refused, so there are no refusals to judge",
     everybody_refused: "every question was refused, so the model made no choice that could be judged",
-    all_wrong: "every answer was wrong, even when forced, so no refusal could be a mistake",
+    all_wrong: "no question got a right answer, so no refusal could be a mistake",
     all_right: "every answer was right, even when forced, so no refusal could be justified",
   };
   const LESS_THAN_USUAL = 5;

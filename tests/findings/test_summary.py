@@ -103,7 +103,7 @@ def test_no_rows_give_no_variants():
     [
         ((0, 0, 50, 50), "nobody_refused", "no question was refused"),
         ((50, 50, 0, 0), "everybody_refused", "every question was refused"),
-        ((50, 0, 50, 0), "all_wrong", "every answer was wrong"),
+        ((50, 0, 50, 0), "all_wrong", "no question got a right answer"),
         ((0, 50, 0, 50), "all_right", "every answer was right"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.calls import FunctionCaller, FunctionError
+from refusal_index.models.calls import FunctionCaller, FunctionError, ReturnedTypeError
 from refusal_index.models.failures import FailureKind
 from refusal_index.models.functions import classify_function_error
 from refusal_index.models.requests import ModelError
@@ -59,6 +59,11 @@ def test_whatever_a_function_raises_becomes_one_error(error, kind):
     with pytest.raises(FunctionError, match="own raised ") as caught:
         asyncio.run(FunctionCaller(raising(error)[kind], "own")("?"))
     assert classify_function_error(caught.value, "own").kind is FailureKind.DOUBTFUL
+
+
+def test_wrong_type_is_not_retried():
+    error = ReturnedTypeError("own", "returned 3, expected the reply as text")
+    assert classify_function_error(error, "own").kind is FailureKind.REQUEST
 
 
 def test_keyboard_interrupt_in_a_thread_is_not_the_users():

@@ -22,8 +22,7 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.findings.planning import scenarios_of
 from refusal_index.findings.run_results import read_runs
-from refusal_index.plugins.inspect.tasks import two_pass_metrics
-from refusal_index.stats import CELL_NAMES
+from refusal_index.plugins.inspect import outcomes
 
 NAMES = ("base", "small", "rash")
 Numbers = dict[str, float]
@@ -140,11 +139,11 @@ def from_inspect_eval() -> Numbers:
     found = {}
     for name in NAMES:
         rows = ri.open_run(name).outcomes.filter(draw=0)
-        cells = [
-            CELL_NAMES[2 * (not refused) + (not wrong)]
-            for refused, wrong in rows.select("refused", "wrong").iter_rows()
+        scores = [
+            SampleScore(score=Score(value="N", metadata={outcomes.OUTCOME: row}))
+            for row in rows.select("refused", "wrong", "draw", "reading").iter_rows(named=True)
         ]
-        found[name] = two_pass_metrics()([SampleScore(score=Score(value=cell)) for cell in cells])["refusal_index"]
+        found[name] = outcomes.refusal_index()(scores)["refusal_index"]
     return found
 
 

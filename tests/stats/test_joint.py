@@ -318,6 +318,7 @@ WRONG = [True, True, True, False, False, False]
     ("refused", "status", "reason", "estimate"),
     [
         ([ALWAYS, NEVER], "undefined", "all_variants_undefined", None),
+        ([ALWAYS, ALWAYS], "undefined", "everybody_refused", None),
         ([WRONG, ALWAYS, WRONG], "boundary", "all_variants_at_boundary", 1.0),
         ([WRONG, WRONG[::-1]], "undefined", "variants_at_both_ends", None),
     ],
@@ -431,7 +432,8 @@ def test_missing_standard_error_gives_no_test_and_names_model(end: str, status: 
     refused[1] = False if end == "never" else wrong[1]
     found = compare_joint(refused, wrong)
     assert (found.status, found.standard_error, found.pvalue) == (status, None, None)
-    assert found.reason.startswith("second:all_variants")
+    expected = "nobody_refused" if end == "never" else "all_variants_at_boundary"
+    assert found.reason.startswith(f"second:{expected}")
     assert all(math.isnan(limit) for limit in found.confidence_interval())
     ranking = rank_joint(refused, wrong, rng=0)
     assert [run.row for run in ranking.runs] == [0]

@@ -32,6 +32,10 @@ class FunctionError(RefusalIndexError, RuntimeError):
         self.name = name
 
 
+class ReturnedTypeError(FunctionError):
+    """A model or grader function that returned the wrong type; it is not called again, since it would do so again."""
+
+
 Outcome = tuple[Any, BaseException | None]
 """The result of a call, and what it raised."""
 

@@ -15,7 +15,14 @@ from typing import Any
 
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.errors import shortened, text_of
-from refusal_index.models.calls import RETURNED_GRADES, FunctionCaller, FunctionError, as_grade, as_reply
+from refusal_index.models.calls import (
+    RETURNED_GRADES,
+    FunctionCaller,
+    FunctionError,
+    ReturnedTypeError,
+    as_grade,
+    as_reply,
+)
 from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, describe_error, status_of
 from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
 from refusal_index.models.settings import RequestSettings, Sending
@@ -56,7 +63,8 @@ def classify_function_error(error: Exception, name: str) -> Failure:
     is_of_a_service = status_of(error) is not None or any(isinstance(cause, OSError) for cause in chain)
     if is_of_a_service or failure.kind is not FailureKind.PASSING:
         return failure
-    return replace(failure, kind=FailureKind.DOUBTFUL, advice=FIX)
+    is_wrong_type = isinstance(error, ReturnedTypeError)
+    return replace(failure, kind=FailureKind.REQUEST if is_wrong_type else FailureKind.DOUBTFUL, advice=FIX)
 
 
 def is_function_name(name: str) -> bool:
@@ -203,7 +211,7 @@ class AnsweringFunction:
         try:
             reply = as_reply(returned)
         except ValueError as error:
-            raise FunctionError(self.name, str(error)) from error
+            raise ReturnedTypeError(self.name, str(error)) from error
         seconds = time.monotonic() - started
         return Response([(reply.text, MARKS[reply.refused])], seconds=seconds, confidence=reply.confidence)
 
@@ -271,9 +279,8 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
     if "must_answer" not in others and any(Pass.FORCED in procedures[variant].passes for variant in asking):
         raise ModelError(
             f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every refused "
-            "question, so the function is called again for these with must_answer=True. Add:\n"
-            "    def answer(question, *, must_answer=False):\n"
-            "        ...  # if must_answer: return the best guess, never a refusal\n"
+            "question, so the function is called again for these with must_answer=True. Add the parameter, as in "
+            "'def answer(question, *, must_answer=False)', and return the best guess, never a refusal, if it is True; "
             "or set {answered_only}, which gives rates but no RI"
         )
     if len(asking) > 1:
@@ -312,7 +319,8 @@ class GradingFunction:
         grade = as_grade(returned)
         if grade is None:
             expected = ", ".join(map(repr, map(str, RETURNED_GRADES)))
-            raise FunctionError(self.name, f"returned {shortened(returned)}, expected True, False or one of {expected}")
+            problem = f"returned {shortened(returned)}, expected True, False or one of {expected}"
+            raise ReturnedTypeError(self.name, problem)
         return Response([(LETTERS[Grade(grade)], StopReason.STOP)], seconds=time.monotonic() - started)
 
 

@@ -357,7 +357,7 @@ class JointRefusalIndexResult(ResultWithInterval):
         are at the same end.
     reason : str or None
         ``"all_variants_at_boundary"``; if undefined ``"no_variants"``, ``"all_variants_undefined"``,
-        ``"variants_at_both_ends"``, ``"one_cluster"``.
+        ``"variants_at_both_ends"``, ``"one_cluster"``, or the reason that all variants share.
     between_prompts : BetweenPrompts
         Variation of RI between variants beyond chance.
     variants : tuple of RefusalIndexResult
@@ -574,7 +574,8 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
     elif ends or alone:
         reason = ONE_CLUSTER if alone else "variants_at_both_ends"
     else:
-        reason = "all_variants_undefined" if variants else "no_variants"
+        reasons = {str(variant.reason) for variant in variants} or {"no_variants"}
+        reason = reasons.pop() if len(reasons) == 1 else "all_variants_undefined"
     between = BetweenPrompts(None, "undefined", "fewer_than_two_variants")
     no_weights = (None,) * len(variants)
     return JointRefusalIndexResult(
