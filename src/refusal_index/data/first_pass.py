@@ -176,6 +176,7 @@ class FirstPasses:
     is_fixed: bool = False  # whether the columns of the file are fixed, so that no other can be named
     # whether the model wrote no replies, because the likelihoods of given answers were compared
     compared_likelihoods: bool = False
+    several_replies: int = 0  # samples with more replies than the first, which is read
     repeated: int = 0  # rows with the same question as another one, which were counted as questions of their own
     overruled: Mapping[str, int] = field(default_factory=dict)  # answers by grade that `refusal` made refusals
 
