@@ -168,7 +168,8 @@ def _unknown_words(
     elif is_nested:
         advice = "; name one value by its path, as in --column grade=NAME.0"
     elif all(map(_is_number, unknown)):
-        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME"
+        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME, or say "
+        advice += "what a value means, as in --map -1=refused"
     elif len(unknown) > MANY_WORDS:
         advice = f"; the column has {len(unknown):,} such values, so it may hold no grades: name another with "
         advice += "--column grade=NAME"

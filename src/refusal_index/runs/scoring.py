@@ -38,7 +38,7 @@ from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.execute import execute
 from refusal_index.runs.file_grading import grades_in, prepare_file_grading
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_file, import_forced
+from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_first, import_forced
 from refusal_index.runs.settings import Settings
 
 
@@ -215,13 +215,13 @@ def read_files(
     """
     if forced is not None and len(files) > 1:
         raise FirstPassError(f"--forced: expected a single FILE to match, got {len(files)}")
-    read = [(str(path), import_file(path, kind, options).read) for path in files]
+    read = [(str(path), import_first(path, kind, options).read) for path in files]
     passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
     if forced is None:
         passes = with_rows_of_forced(passes)
     else:
         check_order(passes, files[0], forced)
-        second = import_forced(passes, forced, kind, options)
+        second = import_forced(read[0][1], forced, kind, options)
         passes = with_forced(passes, second.passes, str(forced))
         read.append((str(forced), second))
     return [replace(first_pass, variant=variant or first_pass.variant) for first_pass in passes], read

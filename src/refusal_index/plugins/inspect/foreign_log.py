@@ -215,7 +215,9 @@ def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if len(scorers) == 1:
         return scorers[0]
     if not scorers:
-        raise FirstPassError(f"{path}: expected scores, found none; score the log with 'inspect score', or add --grader exact")
+        raise FirstPassError(
+            f"{path}: expected scores, found none; score the log with 'inspect score', or add --grader exact"
+        )
     raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
 
 
