@@ -165,4 +165,4 @@ def test_property_scored_files_compare_as_the_tables_written_from_them(tmp_path)
     of_files = ri.compare(*(one.run for one in scored)).to_frame()
     assert of_files.equals(ri.compare("m.parquet", "n.parquet").to_frame())
     assert ri.gate(scored[0].run, scored[1].run).verdict == ri.gate("m.parquet", "n.parquet").verdict
-    assert ri.sensitivity(scored[0].run).to_document() == ri.sensitivity("m.parquet").to_document()
+    assert str(ri.sensitivity(scored[0].run)) == str(ri.sensitivity("m.parquet"))

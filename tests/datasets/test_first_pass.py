@@ -311,7 +311,7 @@ def test_forced_answers_of_one_model_are_not_used_for_another(tmp_path: Path, co
 
 def test_a_file_is_not_its_own_second_file(tmp_path: Path) -> None:
     first, _ = two_files(tmp_path)
-    with pytest.raises(DatasetError, match="got .* again"):
+    with pytest.raises(DatasetError, match=r"got .* again"):
         check_order(read(first), first, tmp_path / "." / first.name)
 
 

@@ -269,8 +269,8 @@ def import_forced(first: FirstPasses, path: Path, kind: str | None, options: Rea
         are_named = all("model" in found.columns or not found.columns for found in (first, read))
         if are_named and not is_named and not is_same_model(*names):
             raise FirstPassError(
-                f"--forced: expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two models, "
-                f"the refusals of one and the errors of the other; if both mean one model, add --name {names[0]}"
+                f"--forced: expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two "
+                f"models, the refusals of one and the errors of the other; if both mean one, add --name {names[0]}"
             )
         renamed = tuple(replace(first_pass, model=passes[0].model) for first_pass in read.passes)
         read = replace(read, passes=renamed)
@@ -278,7 +278,7 @@ def import_forced(first: FirstPasses, path: Path, kind: str | None, options: Rea
 
 
 def import_first(path: Path, kind: str | None, options: ReadOptions) -> Imported:
-    """Read a file of first passes as `import_file` does; raise FirstPassError if refusals cannot be recognised in it."""
+    """Read a file of first passes as `import_file` does; raise FirstPassError if `refusal` has no replies to read."""
     imported = import_file(path, kind, options)
     if options.refusal is not None and not imported.read.has_replies:
         raise FirstPassError(
