@@ -587,16 +587,16 @@ def _read_all(
             by_target.setdefault(folder.resolve(), folder)
     runs: list[RunResults] = []
     errors: list[OutcomeTableError | RunFolderError] = []
-    for path in by_target.values():
+    for target in by_target.values():
         try:
-            if isinstance(path, RunResults):
-                outcomes = read_outcomes(path.outcomes, analysis.sampling)
-                runs += runs_of_table(path.source, outcomes, path.settings, path.about, analysis)
+            if isinstance(target, RunResults):
+                outcomes = read_outcomes(target.outcomes, analysis.sampling)
+                runs += runs_of_table(target.source, outcomes, target.settings, target.about, analysis)
                 continue
-            if not path.exists():
-                raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
-            settings, about = recorded_in(path)
-            runs += runs_of_table(path, read_outcomes_of(path, analysis.sampling), settings, about, analysis)
+            if not target.exists():
+                raise RunFolderError(f"{target} has not started yet; repeat the command that made its set")
+            settings, about = recorded_in(target)
+            runs += runs_of_table(target, read_outcomes_of(target, analysis.sampling), settings, about, analysis)
         except (OutcomeTableError, RunFolderError) as error:
             errors.append(error)
     return runs, errors
