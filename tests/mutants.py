@@ -1643,8 +1643,8 @@ MUTANTS = (
     Mutant(
         "a model that recognises refusals sees replies without a tag only",
         "_judge",
-        "if refusals.asks_model and not reading.is_tagged:",
-        "if refusals.asks_model:",
+        "if refusals.asks_model and not reading.is_tagged and",
+        "if refusals.asks_model and",
         "protocol/test_refusals.py",
     ),
     Mutant(
@@ -1874,8 +1874,8 @@ MUTANTS = (
     Mutant(
         "a first pass that nobody forced shares its refusals over all questions",
         "variant_metrics",
-        "refused, 0, answered.height, 0\n",
-        "refused, 0, graded.n_answered, 0\n",
+        "refused, 0, answered.height, 0)",
+        "refused, 0, graded.n_answered, 0)",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
@@ -1971,10 +1971,10 @@ MUTANTS = (
     ),
     Mutant(
         "a rule grades only what the file does not grade",
-        "_is_open",
+        "_lacks_grade",
         "first_pass.grade is None or",
         "True or",
-        "datasets/test_tool_files.py",
+        "cli/test_grading_of_files.py",
     ),
     Mutant(
         "one of several metrics is not chosen as the grade",
@@ -1992,7 +1992,7 @@ MUTANTS = (
     ),
     Mutant(
         "questions with the same text under other ids are counted",
-        "_same_texts",
+        "_nearly_same",
         "set.intersection(*texts)",
         "set.union(*texts)",
         "cli/test_score_imports.py",
@@ -3494,10 +3494,66 @@ MUTANTS = (
     ),
     Mutant(
         "the least likely token",
-        "_MIN",
-        "reduce=min)",
-        "reduce=max)",
+        "REDUCTIONS",
+        '"likelihood-min": min,',
+        '"likelihood-min": max,',
         "confidence/test_model_scores.py",
+    ),
+    Mutant(
+        "a score on the threshold is answered",
+        "SavedRule.decide",
+        "score >= self.threshold",
+        "score > self.threshold",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "a saved rule calibrates the score",
+        "SavedRule.decide",
+        "score = self.calibration(score)",
+        "pass",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "Platt scaling is that of the logit",
+        "PlattScaling.__call__",
+        "math.log(clipped / (1 - clipped))",
+        "math.log(clipped)",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "an isotonic function is linear between its points",
+        "IsotonicFunction.__call__",
+        "before + (score - low) / (high - low) *",
+        "before + 0.5 *",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "a threshold of a calibrated likelihood applies to one function",
+        "find_threshold",
+        "answers = with_one_calibration(run, best, choosing, options.prompts)",
+        "answers = best",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "a calibration is fitted without the grades of the other half",
+        "with_one_calibration",
+        "prompts).with_grades_of(half)",
+        "prompts)",
+        "confidence/test_rule.py",
+    ),
+    Mutant(
+        "a limit is a maximum where lower is better",
+        "_gated",
+        'bounds["at_most" if METRICS[name].lower_is_better else "at_least"]',
+        'bounds["at_least"]',
+        "runs/test_assert_knows.py",
+    ),
+    Mutant(
+        "a run beyond a fixed limit becomes no baseline",
+        "_gated",
+        'if result is None or result.verdict != "fail":',
+        "if True:",
+        "runs/test_assert_knows.py",
     ),
     Mutant(
         "the two choices must hold half of the probability",
@@ -3948,10 +4004,17 @@ MUTANTS = (
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
+        "a question that may have a right answer was refused again",
+        "_IS_FORCED_REFUSAL",
+        ".fill_null(value=False)\n)",
+        ".fill_null(value=True)\n)",
+        "findings/test_gate_missing_answers.py",
+    ),
+    Mutant(
         "a question without a right answer is not refused again",
         "_IS_FORCED_REFUSAL",
-        "Grade.REFUSED.value) & ~IS_UNANSWERABLE)",
-        "Grade.REFUSED.value))",
+        "~IS_UNANSWERABLE.fill_null(value=False)",
+        "True",
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
@@ -4580,8 +4643,8 @@ MUTANTS = (
     Mutant(
         "a run that is handed on is another run",
         "RunFolder.create_or_resume",
-        "{**as_json(about or {}), **own_id}",
-        "{**own_id, **as_json(about or {})}",
+        "{**as_json(about or {}), **own}",
+        "{**own, **as_json(about or {})}",
         "exporters/test_results.py",
     ),
     Mutant(
