@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+import refusal_index as ri
 from refusal_index.cli import app
 
 GRADER = """
@@ -130,3 +131,38 @@ def test_ids_that_differ_in_spaces_are_named_in_a_comparison():
         Path(f"{name}.csv").write_text("question_id,refused,wrong\n" + rows)
     done = " ".join(invoke("compare", "a.csv", "b.csv").stdout.split())
     assert "40 of their ids differ only in spaces or capital letters" in done
+
+
+def test_end_to_end_python_asks_the_grader_once_and_reuses_the_grades_of_the_commands(grader):
+    (tally,) = ri.score("answers.csv", grader=grader).first_passes
+    assert (tally.correct, tally.incorrect, tally.refused, tally.unscored) == (2, 1, 1, 1)
+    before = asked()
+    assert ri.score("answers.csv", grader=grader).first_passes == (tally,)
+    invoke("score", "answers.csv", "--grader", grader)
+    assert asked() == before
+    with pytest.raises(ri.RefusalIndexError, match="grader_base_url: applies only with a grading model"):
+        ri.score("answers.csv", grader="exact", grader_base_url="http://127.0.0.1:1/v1")
+
+
+def test_python_raises_if_an_answer_is_not_graded():
+    Path(f"{Path.cwd().name}_own.py").write_text(
+        GRADER.replace('    if "know"', '    assert "Milan" not in reply\n    if "know"')
+    )
+    with pytest.raises(ri.RefusalIndexError, match="1 of 3 answers are not graded"):
+        ri.score("answers.csv", grader=f"python:{Path.cwd().name}_own:grade")
+
+
+def test_property_scored_files_compare_as_the_tables_written_from_them(tmp_path):
+    head = "question,gold,grade,forced_correct,model\n"
+    for name, shift in (("m", 0), ("n", 1)):
+        grades = ("refused", "correct", "incorrect", "refused", "correct")
+        rows = [(n, grades[(n + shift) % 5], n % 2) for n in range(40)]
+        lines = [f"Q{n}?,A,{grade},{right if grade == 'refused' else ''},{name}\n" for n, grade, right in rows]
+        Path(f"{name}.csv").write_text(head + "".join(lines))
+    scored = [ri.score(f"{name}.csv") for name in "mn"]
+    for one, name in zip(scored, "mn", strict=True):
+        one.write(f"{name}.parquet")
+    of_files = ri.compare(*(one.run for one in scored)).to_frame()
+    assert of_files.equals(ri.compare("m.parquet", "n.parquet").to_frame())
+    assert ri.gate(scored[0].run, scored[1].run).verdict == ri.gate("m.parquet", "n.parquet").verdict
+    assert str(ri.sensitivity(scored[0].run)) == str(ri.sensitivity("m.parquet"))

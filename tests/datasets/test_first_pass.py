@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import (
     FirstPass,
+    check_order,
     from_outcomes,
     of_one_model,
     questions_to_force,
@@ -28,7 +29,7 @@ from refusal_index.data.rates import contingency_table
 from refusal_index.data.source_files import SourceFile
 from refusal_index.findings.tallies import tallies
 from refusal_index.render.summary import tally_blocks
-from refusal_index.runs.reuse import import_file, import_forced
+from refusal_index.runs.reuse import import_file, import_first, import_forced
 from refusal_index.stats import ContingencyTable
 
 # --- First passes as an outcome table
@@ -242,8 +243,10 @@ def test_two_column_table_of_both_passes_keeps_wrong(tmp_path: Path) -> None:
     assert table["forced_grade"].null_count() == table.height
 
 
-def joined(first: Sequence[FirstPass], path: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
-    return with_forced(first, import_forced(first, path, kind, options).passes, str(path))
+def joined(first: Path, second: Path, options: ReadOptions | None = None) -> tuple[FirstPass, ...]:
+    chosen = options or ReadOptions()
+    read_first = import_file(first, None, chosen).read
+    return with_forced(read_first.passes, import_forced(read_first, second, None, chosen).passes, str(second))
 
 
 def two_files(tmp_path: Path, *, shuffled: bool = True) -> tuple[Path, Path]:
@@ -258,7 +261,7 @@ def two_files(tmp_path: Path, *, shuffled: bool = True) -> tuple[Path, Path]:
 
 def test_one_file_per_pass_is_joined_by_id(tmp_path: Path) -> None:
     first, second = two_files(tmp_path)
-    passes = joined(read(first), second, None, ReadOptions())
+    passes = joined(first, second)
     assert contingency_table(to_outcomes(passes)) == COUNTS
     assert {one.model for one in passes} == {"first"}
 
@@ -267,7 +270,7 @@ def test_questions_missing_from_the_second_file_stay_unscored(tmp_path: Path) ->
     first, second = two_files(tmp_path, shuffled=False)
     lines = second.read_text().splitlines()
     second.write_text("\n".join([*lines[:-1][:2], lines[2].split(",")[0] + ",", *lines[3:-1]]) + "\n")
-    table = to_outcomes(joined(read(first), second, None, ReadOptions()))
+    table = to_outcomes(joined(first, second))
     reasons = table["unscored_reason"].drop_nulls().to_list()
     assert sorted(reasons) == ["forced_not_asked", "forced_not_graded"]
     assert table.filter(pl.col("refused"))["wrong"].null_count() == 2
@@ -276,7 +279,7 @@ def test_questions_missing_from_the_second_file_stay_unscored(tmp_path: Path) ->
 def test_refusal_in_the_second_file_counts_as_refused_again(tmp_path: Path) -> None:
     first = csv_of(tmp_path / "first.csv", "id,grade", [("a", "C"), ("b", "A")])
     second = csv_of(tmp_path / "second.csv", "id,grade", [("a", "C")])
-    row = to_outcomes(joined(read(first), second, None, ReadOptions())).row(0, named=True)
+    row = to_outcomes(joined(first, second)).row(0, named=True)
     assert (row["wrong"], row["forced_grade"]) == (True, "refused")
 
 
@@ -285,17 +288,48 @@ def test_shared_forced_pass_is_applied_to_every_variant(tmp_path: Path) -> None:
         tmp_path / "first.csv", "id,variant,grade", [("a", "low", "C"), ("a", "high", "C"), ("b", "low", "A")]
     )
     second = csv_of(tmp_path / "second.csv", "id,grade", [("a", "B")])
-    assert to_outcomes(joined(read(first), second, None, ReadOptions()))["wrong"].to_list() == [True, True, False]
+    assert to_outcomes(joined(first, second))["wrong"].to_list() == [True, True, False]
+
+
+def test_a_second_file_of_another_model_is_rejected_unless_a_name_is_given(tmp_path: Path) -> None:
+    first = csv_of(tmp_path / "first.csv", "id,grade,model", [("a", "C", "gpt-4o"), ("b", "A", "gpt-4o")])
+    second = csv_of(tmp_path / "second.csv", "id,grade,model", [("a", "B", "llama")])
+    with pytest.raises(DatasetError, match=r"answers of gpt-4o, got those of llama: .* add --name gpt-4o"):
+        joined(first, second)
+    named = to_outcomes(joined(first, second, ReadOptions(name="gpt-4o")))
+    assert named["wrong"].to_list() == [True, False]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [("id,grade", [("a", "A")]), ("id,grade,model", [("a", "A", "m")])])
+def test_forced_answers_of_one_model_are_not_used_for_another(tmp_path: Path, columns: str, rows: list) -> None:
+    """Each model has refusals of its own, and the second file has answers of one model at most."""
+    first = csv_of(tmp_path / "first.csv", "id,grade,model", [("a", "C", "m"), ("a", "C", "n")])
+    second = csv_of(tmp_path / "second.csv", columns, rows)
+    with pytest.raises(DatasetError, match="expected the forced answers of 'm', 'n', got those of"):
+        joined(first, second)
+
+
+def test_a_file_is_not_its_own_second_file(tmp_path: Path) -> None:
+    first, _ = two_files(tmp_path)
+    with pytest.raises(DatasetError, match=r"got .* again"):
+        check_order(read(first), first, tmp_path / "." / first.name)
+
+
+def test_refusals_cannot_be_recognised_without_replies(tmp_path: Path) -> None:
+    """The counts would be the same as without the option, which nothing would say."""
+    first, _ = two_files(tmp_path)
+    with pytest.raises(DatasetError, match="--refusal: expected replies"):
+        import_first(first, None, ReadOptions(refusal="wording"))
 
 
 def test_unrelated_pass_files_are_rejected(tmp_path: Path) -> None:
     first, second = two_files(tmp_path)
     second.write_text("id,grade\nx1,A\nx2,B\n")
     with pytest.raises(DatasetError, match=r"expected the forced answers .* got none of 64.*q0.*x1.*question_id=NAME"):
-        joined(read(first), second, None, ReadOptions())
+        joined(first, second)
     second.write_text("id,grade\nq0,A\nq0,B\n")
     with pytest.raises(DatasetError, match=r"lines 2, 3: expected every question once, got the id 'q0' 2 times"):
-        joined(read(first), second, None, ReadOptions())
+        joined(first, second)
 
 
 NESTED = [
@@ -360,4 +394,4 @@ def test_invalid_probability_is_named_with_its_line(tmp_path: Path, cell: str) -
 def test_second_file_of_several_models_is_joined_per_model(tmp_path: Path) -> None:
     first = csv_of(tmp_path / "first.csv", "id,model,grade", [("a", "m", "C"), ("b", "m", "A")])
     second = csv_of(tmp_path / "second.csv", "id,model,grade", [("a", "n", "A"), ("a", "m", "B")])
-    assert to_outcomes(joined(read(first), second, None, ReadOptions()))["wrong"].to_list() == [True, False]
+    assert to_outcomes(joined(first, second))["wrong"].to_list() == [True, False]

@@ -17,6 +17,7 @@ from refusal_index.data.first_pass import FirstPass, check_order, to_outcomes, w
 from refusal_index.data.imports import ReadOptions, detected_format, read_first_passes
 from refusal_index.data.source_files import SourceFile
 from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.imported import reading_statements
 from refusal_index.findings.tallies import tallies
 from refusal_index.runs.reuse import import_file
 
@@ -407,6 +408,16 @@ def test_compared_likelihoods_without_options_give_no_reply_and_no_index(written
     path = written_samples(sample(1, resps=LIKELIHOODS, target=0, doc={"question": "Q?"}, arguments=[]))
     (one,) = read_samples(path)
     assert (one.grade, one.reply, one.question.gold, one.question.choices) == (C, None, "", ())
+
+
+@pytest.mark.parametrize(("resps", "samples"), [([["no", "yes"]], 1), ([["no"]], 0), ([["a"], ["b"]], 0)])
+def test_several_replies_to_one_request_are_counted(written_samples, resps, samples):
+    """A task with ``repeats`` has several; its metric may be that of another reply than the first, which is read."""
+    imported = import_file(written_samples(sample(1, resps=resps)), None, ReadOptions()).read
+    assert imported.several_replies == samples
+    assert imported.passes[0].reply == resps[0][0]
+    codes = [statement.code for statement in reading_statements(imported)]
+    assert codes.count("several_replies") == samples
 
 
 def test_metrics_that_are_not_used_are_named(written_samples):

@@ -131,10 +131,10 @@ def test_forced_reply_and_grade_that_are_both_empty_were_not_asked(written):
 
 
 def test_empty_forced_reply_in_a_second_file_is_unscored(written, tmp_path):
-    first = written({"id": "a", "reply": "no", "grade": "C"}, {"id": "b", "reply": "no", "grade": "C"}).passes
+    first = written({"id": "a", "reply": "no", "grade": "C"}, {"id": "b", "reply": "no", "grade": "C"})
     path = tmp_path / "second.csv"
     path.write_text("id,reply,grade\na,,B\nb,so,A\n")
-    joined = with_forced(first, import_forced(first, path, None, ReadOptions()).passes, "second.csv")
+    joined = with_forced(first.passes, import_forced(first, path, None, ReadOptions()).passes, "second.csv")
     assert [one.outcome().unscored_reason for one in joined] == ["forced_empty", None]
     (tally,) = tallies(joined)
     assert (tally.forced, tally.unused_grades) == (2, 1)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError
 
 if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
@@ -77,15 +76,6 @@ class FilesToRead:
         from refusal_index.runs.scoring import read_files
 
         return read_files(self.files, self.forced, self.kind, self.options, self.variants)
-
-
-def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
-    """Raise OptionError if settings for asking a grading model are given without one."""
-    from refusal_index.runs.reuse import RULES_OF_IMPORTS
-
-    if values and (grader is None or grader in RULES_OF_IMPORTS):
-        name = console.option(next(iter(values)))
-        raise OptionError(f"{name}: applies only with a grading model; name it with --grader, or leave it out")
 
 
 def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:

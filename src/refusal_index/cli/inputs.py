@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
-from refusal_index.cli.imported import FilesToRead, check_asks
+from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import OF_GRADING, WeightedScoreP, columns_of, output, takes_settings, words_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def import_(
     from refusal_index.render.format import count
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import tally_blocks
+    from refusal_index.runs.scoring import check_asks
 
     check_asks(grader, values)
     file_format(out)  # before anything is read

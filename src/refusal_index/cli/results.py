@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
-from refusal_index.cli.imported import FilesToRead, check_asks, score_imported
+from refusal_index.cli.imported import FilesToRead, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     OF_GRADING,
@@ -83,7 +83,7 @@ def score(
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
-    from refusal_index.runs.scoring import are_outcome_tables
+    from refusal_index.runs.scoring import are_outcome_tables, check_asks
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)

@@ -13,7 +13,7 @@ import polars as pl
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, Identification, outcome_table
-from refusal_index.errors import suggestion
+from refusal_index.errors import listed, suggestion
 
 FORCED_NOT_GRADED = "forced_not_graded"
 """`unscored_reason` of a refused question whose forced answer was not graded."""
@@ -176,6 +176,7 @@ class FirstPasses:
     is_fixed: bool = False  # whether the columns of the file are fixed, so that no other can be named
     # whether the model wrote no replies, because the likelihoods of given answers were compared
     compared_likelihoods: bool = False
+    several_replies: int = 0  # samples with more replies than the first, which is read
     repeated: int = 0  # rows with the same question as another one, which were counted as questions of their own
     overruled: Mapping[str, int] = field(default_factory=dict)  # answers by grade that `refusal` made refusals
 
@@ -268,6 +269,13 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
         for name in ("model", "variant", "draw")
         if {getattr(first_pass, name) for first_pass in first} <= {getattr(first_pass, name) for first_pass in forced}
     ]
+    models = dict.fromkeys(first_pass.model or "(not named)" for first_pass in first)
+    if len(models) > 1 and "model" not in shared:
+        named = dict.fromkeys(first_pass.model or "(not named)" for first_pass in forced)
+        raise FirstPassError(
+            f"{source}: expected the forced answers of {listed(models)}, got those of {listed(named)}; name the column "
+            "of models in both files with --column model=NAME, or keep the rows of one model in a file"
+        )
 
     def key(row: FirstPass) -> tuple[Any, ...]:
         return (row.question.question_id, *(getattr(row, name) for name in shared))
@@ -306,11 +314,15 @@ def _with_second(first_pass: FirstPass, second: FirstPass) -> FirstPass:
 
 
 def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
-    """Raise FirstPassError if every row of the first-pass file is of the forced pass: the files are swapped."""
+    """Raise FirstPassError if the files are one, or swapped: every row of the first is of the forced pass."""
     if first and all(first_pass.variant == FORCED for first_pass in first):
         raise FirstPassError(
             f"{file}: expected the first pass, in which a model may refuse, got {len(first):,} rows of the forced "
             f"pass; the first pass comes first: import {forced} --forced {file}"
+        )
+    if file.resolve() == forced.resolve():
+        raise FirstPassError(
+            f"--forced: expected the file of the forced answers, got {file} again; name the other file"
         )
 
 

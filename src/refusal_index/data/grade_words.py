@@ -112,6 +112,8 @@ def read_grades(
     words: Translations,
     location: Callable[[int, str], Exception],
     inspect_letters: bool | None = None,
+    *,
+    of_scorer: bool = False,
 ) -> list[Grade | None]:
     """Return the grade in every cell of a column, None for an empty cell.
 
@@ -122,6 +124,7 @@ def read_grades(
     - `words`: translations of words.
     - `location`: returns an error, given the index of a cell and a message.
     - `inspect_letters`: whether a C without A, B, I or N means CORRECT.
+    - `of_scorer`: whether the cells are scores, of which ``--scorer`` chooses others, rather than those of a column.
     """
     values = [translated(single(cell), words) for cell in cells]
     kind = _kind_of(values, is_default_inspect=bool(inspect_letters))
@@ -134,7 +137,7 @@ def read_grades(
             grades.append(None)
             unknown.setdefault(_word(value), index)
     if unknown:
-        raise _unknown_words(kind, values, unknown, location)
+        raise _unknown_words(kind, values, unknown, location, of_scorer=of_scorer)
     return grades
 
 
@@ -147,16 +150,26 @@ def _kind_of(values: Iterable[Any], *, is_default_inspect: bool) -> Kind:
 
 
 def _unknown_words(
-    kind: Kind, values: Sequence[Any], unknown: Mapping[str, int], location: Callable[[int, str], Exception]
+    kind: Kind,
+    values: Sequence[Any],
+    unknown: Mapping[str, int],
+    location: Callable[[int, str], Exception],
+    *,
+    of_scorer: bool,
 ) -> FirstPassError:
     """Return the error for a column with words that are not grades."""
     first = next(iter(unknown.values()))
     message = kind.wrong(values[first])
     words: tuple[str, ...] = ()
-    if any(isinstance(values[index], list | dict) for index in unknown.values()):
+    is_nested = any(isinstance(values[index], list | dict) for index in unknown.values())
+    if of_scorer and (is_nested or all(map(_is_number, unknown))):
+        advice = "; no threshold is assumed: choose scores of right and wrong with --scorer NAME, or say what a value "
+        advice += "means, as in --map 0.5=incorrect"
+    elif is_nested:
         advice = "; name one value by its path, as in --column grade=NAME.0"
     elif all(map(_is_number, unknown)):
-        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME"
+        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME, or say "
+        advice += "what a value means, as in --map -1=refused"
     elif len(unknown) > MANY_WORDS:
         advice = f"; the column has {len(unknown):,} such values, so it may hold no grades: name another with "
         advice += "--column grade=NAME"

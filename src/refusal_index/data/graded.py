@@ -342,7 +342,8 @@ def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequen
         raise source.wrong(
             f"expected every question once, got the id {question_id!r} {len(numbers):,} times"
             f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; name the column that tells "
-            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME",
+            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME, or "
+            "keep the rows of one model in a file",
             numbers,
         )
 

@@ -18,7 +18,7 @@ from refusal_index.data.encodings import UTF_8, checked_encoding
 from refusal_index.data.files import sha256_of
 from refusal_index.data.first_pass import FirstPassError
 from refusal_index.data.nested import reached, with_paths
-from refusal_index.data.tool_files import has_column, usual_rows
+from refusal_index.data.tool_files import DEEPEVAL_CACHE, has_column, usual_rows
 from refusal_index.errors import listed
 
 ZIP = b"PK\x03\x04"
@@ -163,6 +163,8 @@ LISTED = ("question", "reply", "grade", "correct", "refused")
 
 def _found(document: Any) -> str:
     """Return what to do about a document in which the list of answers was not found."""
+    if DEEPEVAL_CACHE in document:
+        return "this is the cache of deepeval: write what its evaluate() returns as JSON, or give its test run file"
     names = list(_lists(document))
     if not names:
         return "there is no list of objects in it: save one object a line as .jsonl"

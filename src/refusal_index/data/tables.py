@@ -229,7 +229,7 @@ FLAG = Kind(
         **dict.fromkeys(("true", "t", "1", "yes", "y", "1.0"), True),
         **dict.fromkeys(("false", "f", "0", "no", "n", "0.0"), False),
     },
-    "an unscored question has an empty cell",
+    "write true or false; where neither is known, leave the cell empty",
 )
 NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
 PROBABILITY = Kind("a probability in [0, 1]", advice="is it a percentage or a log probability?", low=0, high=1)
@@ -687,7 +687,10 @@ def verbatim(cell: Any) -> str | None:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if not isinstance(cell, int | float):
-        raise ValueError(f"expected a single value, got {shortened(cell)}; write text, a number, true, false or null")
+        raise ValueError(
+            f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path, as in "
+            "--column reply=response.0"
+        )
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
@@ -752,8 +755,9 @@ def resolve_columns(
 
 def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
     """Return the error for a missing column of a role."""
-    advice = f"{suggestion(column, present) or ';'} say which column it is"
+    guess = nearest(column, present, cutoff=0.7)
+    advice = f"{f'; did you mean {guess!r}?' if guess else ';'} say which column it is"
     error = source.lacks(f"a column {column!r} with the {role}", present, advice)
     beginning = next((name for name in present if column.startswith(plain_name(name))), "NAME")
-    error.setting = role, nearest(column, present) or beginning
+    error.setting = role, guess or beginning
     return error

@@ -29,6 +29,9 @@ ASSERTION_FAILED = 1
 """The `failureReason` of a result without an error."""
 
 
+DEEPEVAL_CACHE = "test_cases_lookup_map"
+"""What the cache of deepeval holds instead of results."""
+
 NO_ASSERTIONS = "No assertions"
 """The reason that promptfoo gives for passing a test that checks nothing."""
 

@@ -22,6 +22,8 @@ def reading_statements(read: FirstPasses) -> tuple[Statement, ...]:
     statements.extend(Statement("grades_differ", "serious", vars(conflict)) for conflict in read.conflicts)
     if read.repeated:
         statements.append(Statement("repeated_questions", "serious", {"rows": read.repeated}))
+    if read.several_replies:
+        statements.append(Statement("several_replies", "serious", {"samples": read.several_replies}))
     if read.overruled:
         statements.append(Statement("overruled_grades", "note", {"grades": read.overruled}))
     if read.incomplete is not None:

@@ -16,7 +16,7 @@ from refusal_index.data.asked import Asked
 from refusal_index.data.files import read_json, read_plain
 from refusal_index.data.folder import RunFolder, read_outcomes_of, recorded_in
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
-from refusal_index.data.outcome_table import OPTIONAL, all_scores
+from refusal_index.data.outcome_table import OPTIONAL, all_scores, read_outcomes
 from refusal_index.data.rates import variant_groups
 from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.run_sets import member_of_set, runs_below
@@ -403,17 +403,24 @@ class FoundRuns:
     left_out: tuple[str, ...]
 
 
-def read_runs(paths: Sequence[Path], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[RunResults, ...]:
+def source_of(run: RunResults | str | Path, argument: str) -> Path | RunResults:
+    """Return what `read_runs` reads a run from: its folder, or its outcomes if it was read from files."""
+    if isinstance(run, RunResults):
+        return run.source if run.source.is_dir() else run
+    return checked_path(run, argument)
+
+
+def read_runs(sources: Sequence[Path | RunResults], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[RunResults, ...]:
     """Read every model and dataset in folders and files.
 
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
 
-    - `paths`: folders of runs, folders of sets and other folders (meaning all runs in them), and outcome tables;
-      duplicates are read once.
+    - `sources`: folders of runs, folders of sets and other folders (meaning all runs in them), outcome tables, and runs
+      in memory; duplicates are read once.
     - `analysis`: how to compute their results.
     """
-    runs, errors = _read_all(paths, analysis)
+    runs, errors = _read_all(sources, analysis)
     if errors:
         raise errors[0]
     return _labelled(runs)
@@ -564,24 +571,32 @@ def _changed(run: RunResults, **changes: Any) -> RunResults:
 
 
 def _read_all(
-    paths: Sequence[Path], analysis: Analysis
+    sources: Sequence[Path | RunResults], analysis: Analysis
 ) -> tuple[list[RunResults], list[OutcomeTableError | RunFolderError]]:
     """Read every run once, with sets replaced by their runs, and collect the errors of unreadable ones."""
+    paths = [source for source in sources if isinstance(source, Path)]
     for path in paths:
         if not path.exists():
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
-    by_target: dict[Path, Path] = {}
-    for path in paths:
-        for folder in runs_below(path) or [path]:
+    by_target: dict[object, Path | RunResults] = {}
+    for source in sources:
+        if isinstance(source, RunResults):
+            by_target.setdefault(id(source), source)
+            continue
+        for folder in runs_below(source) or [source]:
             by_target.setdefault(folder.resolve(), folder)
     runs: list[RunResults] = []
     errors: list[OutcomeTableError | RunFolderError] = []
-    for path in by_target.values():
+    for target in by_target.values():
         try:
-            if not path.exists():
-                raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
-            settings, about = recorded_in(path)
-            runs += runs_of_table(path, read_outcomes_of(path, analysis.sampling), settings, about, analysis)
+            if isinstance(target, RunResults):
+                outcomes = read_outcomes(target.outcomes, analysis.sampling)
+                runs += runs_of_table(target.source, outcomes, target.settings, target.about, analysis)
+                continue
+            if not target.exists():
+                raise RunFolderError(f"{target} has not started yet; repeat the command that made its set")
+            settings, about = recorded_in(target)
+            runs += runs_of_table(target, read_outcomes_of(target, analysis.sampling), settings, about, analysis)
         except (OutcomeTableError, RunFolderError) as error:
             errors.append(error)
     return runs, errors

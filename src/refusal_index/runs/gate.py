@@ -18,7 +18,7 @@ from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
 from refusal_index.findings.gate_policy import PRESETS, Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
-from refusal_index.findings.run_results import RunResults, read_runs
+from refusal_index.findings.run_results import RunResults, read_runs, source_of
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import RunFailedError
@@ -104,8 +104,7 @@ def rank(runs: RunResults | str | Path | Sequence[RunResults | str | Path], **op
 
 def compared_runs(runs: Sequence[RunResults | str | Path], analysis: Analysis) -> tuple[RunResults, ...]:
     """Read finished runs for a comparison."""
-    paths = [run.path if isinstance(run, RunResults) else checked_path(run, "runs") for run in runs]
-    return read_runs(paths, analysis)
+    return read_runs([source_of(run, "runs") for run in runs], analysis)
 
 
 def gate(
@@ -188,14 +187,15 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 
 def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
-    path = run.path if isinstance(run, RunResults) else whole_run(checked_path(run, argument))
+    source = source_of(run, argument)
+    path = source.source if isinstance(source, RunResults) else whole_run(source)
     runs = runs_below(path)
     if runs:
         raise RunFolderError(
             f"{argument}: expected the folder of one run, got {path}, which holds {len(runs)}; name one of them, such "
             f"as {runs[0]}"
         )
-    runs_read = read_runs([path])
+    runs_read = read_runs([source if isinstance(source, RunResults) else path])
     if len(runs_read) != 1:
         raise OutcomeTableError(
             f"{argument}: expected one model on one dataset, got {len(runs_read)} in {path}: "

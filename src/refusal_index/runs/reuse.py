@@ -46,7 +46,7 @@ from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
-from refusal_index.findings.models_asked import two_models
+from refusal_index.findings.models_asked import is_same_model, two_models
 from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
@@ -126,7 +126,7 @@ def prepare_force(
         If a setting, the file, a model's name or the folder cannot be used.
     """
     options = options or ReadOptions({}, None, None)
-    imported = import_file(file, kind, options)
+    imported = import_first(file, kind, options)
     chosen = of_one_model(imported.passes, str(file), name)
     # A new forced pass replaces theirs.
     passes = tuple(replace(first_pass, forced=None, set_aside=None) for first_pass in chosen)
@@ -249,22 +249,43 @@ class Imported:
         return self.read.passes
 
 
-def import_forced(passes: Sequence[FirstPass], path: Path, kind: str | None, options: ReadOptions) -> FirstPasses:
+def import_forced(first: FirstPasses, path: Path, kind: str | None, options: ReadOptions) -> FirstPasses:
     """Read the file of the forced answers to first passes, with the same options.
 
-    Named columns apply to this file if it has them. Raises the errors of `import_file`.
+    Named columns apply to this file if it has them. Raises the errors of `import_file`, and FirstPassError if the files
+    name different models.
     """
+    passes = first.passes
     file = SourceFile.read(path, options.encoding, options.rows)
     if not file.is_inspect_log:
         present = present_columns(file.with_paths(options.columns.values()))
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
+    is_named = options.name is not None
     # the first file names the model
     read = import_file(path, kind, replace(options, name=None, dataset=None)).read
     # Files name a model differently.
     if all(len({first_pass.model for first_pass in group}) == 1 for group in (passes, read.passes)):
+        names = passes[0].model or "", read.passes[0].model or ""
+        are_named = all("model" in found.columns or not found.columns for found in (first, read))
+        if are_named and not is_named and not is_same_model(*names):
+            raise FirstPassError(
+                f"--forced: expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two "
+                f"models, the refusals of one and the errors of the other; if both mean one, add --name {names[0]}"
+            )
         renamed = tuple(replace(first_pass, model=passes[0].model) for first_pass in read.passes)
         read = replace(read, passes=renamed)
     return read
+
+
+def import_first(path: Path, kind: str | None, options: ReadOptions) -> Imported:
+    """Read a file of first passes as `import_file` does; raise FirstPassError if `refusal` has no replies to read."""
+    imported = import_file(path, kind, options)
+    if options.refusal is not None and not imported.read.has_replies:
+        raise FirstPassError(
+            f"--refusal: expected replies in {path}, got none; name their column with --column reply=NAME, or a flag "
+            "for refusals with --column refused=NAME"
+        )
+    return imported
 
 
 def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:

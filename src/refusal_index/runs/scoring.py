@@ -33,7 +33,13 @@ from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.reuse import import_file, import_forced
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.execute import execute
+from refusal_index.runs.file_grading import grades_in, prepare_file_grading
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_first, import_forced
+from refusal_index.runs.settings import Settings
 
 
 def score(
@@ -51,6 +57,8 @@ def score(
     name: str | None = None,
     dataset: str | None = None,
     variant: str | None = None,
+    grader_base_url: str | None = None,
+    grader_api_key_env: str | None = None,
     **options: Any,
 ) -> ScoredFiles:
     r"""Read graded answers and compute their Refusal Index, as ``refusal-index score`` does.
@@ -70,12 +78,15 @@ def score(
         How to recognise a refusal in a reply, whatever its grade: ``"wording"``, ``"tag"``, ``"+"`` and a regular
         expression, or ``"python:"`` and a function's name.
     grader
-        The rule that grades answers without a grade: ``"exact"``, ``"includes"`` or ``"choice"``.
+        What grades answers without a grade: ``"exact"``, ``"includes"``, ``"choice"``, a model by name, which is sent
+        requests and whose grades are kept below ``runs``, or ``python:MODULE:FUNCTION``.
     scorer, kind, rows, encoding
         The score of a log to use as the grade, the format, the path of the answers in a document, and the encoding; by
         default, the first two are found by the content.
     name, dataset, variant
         Names of the model, the dataset and the prompt, instead of those in the files.
+    grader_base_url, grader_api_key_env
+        The address of the grading model's server, and the environment variable that holds its key.
     options
         Fields of `refusal_index.data.analysis.Analysis`, such as ``confidence_level``.
 
@@ -88,7 +99,8 @@ def score(
     Raises
     ------
     RefusalIndexError
-        If a file cannot be read, or an option does not apply to it.
+        If a file cannot be read, an option does not apply to it, or the grader does not grade all answers; its grades
+        so far are kept.
 
     Examples
     --------
@@ -103,6 +115,9 @@ def score(
     """
     paths = [checked_path(path, "file") for path in ([files] if isinstance(files, str | Path) else files)]
     analysis = Analysis.of_options(options)
+    asking = {"grader_base_url": grader_base_url, "grader_api_key_env": grader_api_key_env}
+    values = {name: value for name, value in asking.items() if value is not None}
+    check_asks(grader, values)
     chosen = dict(columns or {})
     given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
     is_import = any(value is not None for value in given)
@@ -120,7 +135,32 @@ def score(
     )
     second = None if forced is None else checked_path(forced, "forced")
     passes, read = read_files(paths, second, kind, reading, variant)
+    if grader is not None and grader not in RULES_OF_IMPORTS:
+        answers = [first_pass for _, found in read for first_pass in found.passes]
+        plan = prepare_file_grading(answers, paths[0], Settings.from_values(grader=grader, **values))
+        if plan is not None:
+            reading = replace(reading, grades=grades_in(_graded(plan)))
+            passes, read = read_files(paths, second, kind, reading, variant)
     return score_first_passes(passes, read, analysis, paths[0])
+
+
+def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
+    """Raise SettingError if settings for asking a grading model are given without one."""
+    if values and (grader is None or grader in RULES_OF_IMPORTS):
+        name = next(iter(values))
+        raise SettingError(f"{{{name}}}: applies only with a grading model; name it with {{grader}}, or leave it out")
+
+
+def _graded(plan: Plan) -> RunResults:
+    """Have all answers of a file graded; raises RunFailedError if some are not."""
+    run = run_to_completion(execute(plan))
+    if run.ended is not None or run.missing:
+        why = run.ended or run.missing[0].error
+        raise RunFailedError(
+            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); repeat the "
+            "call to complete them: grades are kept"
+        )
+    return run
 
 
 def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
@@ -175,13 +215,13 @@ def read_files(
     """
     if forced is not None and len(files) > 1:
         raise FirstPassError(f"--forced: expected a single FILE to match, got {len(files)}")
-    read = [(str(path), import_file(path, kind, options).read) for path in files]
+    read = [(str(path), import_first(path, kind, options).read) for path in files]
     passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
     if forced is None:
         passes = with_rows_of_forced(passes)
     else:
         check_order(passes, files[0], forced)
-        second = import_forced(passes, forced, kind, options)
+        second = import_forced(read[0][1], forced, kind, options)
         passes = with_forced(passes, second.passes, str(forced))
         read.append((str(forced), second))
     return [replace(first_pass, variant=variant or first_pass.variant) for first_pass in passes], read

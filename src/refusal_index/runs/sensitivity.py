@@ -10,7 +10,7 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.data.folder import read_outcomes_of, recorded_in
 from refusal_index.errors import checked_path
 from refusal_index.findings.labels import read_labels
-from refusal_index.findings.run_results import RunResults, runs_of_table
+from refusal_index.findings.run_results import RunResults, runs_of_table, source_of
 from refusal_index.findings.sensitivity import DecisionOptions, SensitivityAnalysis, decide_otherwise
 from refusal_index.models.settings import SettingError
 
@@ -57,9 +57,13 @@ def sensitivity(
     >>> ends.low <= run.refusal_index().estimate <= ends.high
     True
     """
-    path = run.path if isinstance(run, RunResults) else checked_path(run, "run")
-    outcomes = read_outcomes_of(path)
-    compared = runs_of_table(path, outcomes, *recorded_in(path))
+    source = source_of(run, "run")
+    if isinstance(source, RunResults):
+        outcomes = source.outcomes
+        compared = [source]
+    else:
+        outcomes = read_outcomes_of(source)
+        compared = runs_of_table(source, outcomes, *recorded_in(source))
     right, wrong = grader_error
     if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
         raise SettingError(

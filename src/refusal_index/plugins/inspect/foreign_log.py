@@ -31,7 +31,7 @@ from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import Row, Source, present_columns, resolve_columns
 from refusal_index.data.text import is_blank
-from refusal_index.errors import OutcomeTableError
+from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.plugins.inspect.client import STOP_REASONS
 from refusal_index.plugins.inspect.grades import grade_in, grade_of_flags
 from refusal_index.plugins.inspect.outcomes import OUTCOME
@@ -54,7 +54,8 @@ MAX_LOG = 4 << 30
 
 def read_log(file: SourceFile, options: ReadOptions) -> FirstPasses:
     """Read a log for `import`; raise FirstPassError if it cannot be read."""
-    return read_foreign_log(file.path, options.scorer, options.words, options.columns)
+    needs_scores = options.grader is None
+    return read_foreign_log(file.path, options.scorer, options.words, options.columns, needs_scores=needs_scores)
 
 
 def read_foreign_log(
@@ -62,6 +63,8 @@ def read_foreign_log(
     scorer: str | None = None,
     words: Translations | None = None,
     columns: Mapping[str, str] | None = None,
+    *,
+    needs_scores: bool = True,
 ) -> FirstPasses:
     """Return the first passes of a log, or both passes if its samples hold their outcomes.
 
@@ -79,6 +82,8 @@ def read_foreign_log(
         Translations of words in the scores.
     columns
         Where the fields of a question are in a sample, by role, such as ``metadata.ref_answer``.
+    needs_scores
+        Whether a log without scores is an error; otherwise its answers are unscored.
 
     Raises
     ------
@@ -91,13 +96,20 @@ def read_foreign_log(
         return FirstPasses(_both_passes(path, log, samples), incomplete=_incomplete(log, samples))
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
+    errors = [sample.error.message for sample in samples if sample.error]
+    if len(errors) == len(samples):
+        raise FirstPassError(
+            f"{path}: expected answers, but all {len(samples):,} samples failed ({shortened(errors[0])}); run the "
+            "evaluation again, or repeat what failed with 'inspect eval-retry'"
+        )
     names = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
-    scorer = scorer or _only_scorer(path, names)
-    if scorer not in names:
+    if names or needs_scores:
+        scorer = scorer or _only_scorer(path, names)
+    if scorer is not None and scorer not in names:
         raise FirstPassError(
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
-    values = [grade_in((sample.scores or {}).get(scorer)) for sample in samples]
+    values = [grade_in((sample.scores or {}).get(scorer or "")) for sample in samples]
     if scorer == ABSTENTION_SCORER:
         words = {**ABSTENTION_WORDS, **(words or {})}
         columns = {**ABSTENTION_COLUMNS, **(columns or {})}
@@ -125,7 +137,7 @@ def _incomplete(log: EvalLog, samples: Sequence[EvalSample]) -> Incomplete | Non
 
 
 def _grades(
-    path: Path, samples: Sequence[EvalSample], values: Sequence[Any], scorer: str, words: Translations
+    path: Path, samples: Sequence[EvalSample], values: Sequence[Any], scorer: str | None, words: Translations
 ) -> list[Grade | None]:
     """Return the grade of every sample; None for one that failed or was not graded."""
 
@@ -140,7 +152,7 @@ def _grades(
         value if scored and not isinstance(value, Mapping) else None
         for value, scored in zip(values, is_scored, strict=True)
     ]
-    grades = read_grades(plain, words, wrong, inspect_letters=True)
+    grades = read_grades(plain, words, wrong, inspect_letters=True, of_scorer=True)
     for index, value in enumerate(values):
         if isinstance(value, Mapping) and is_scored[index]:
             try:
@@ -209,7 +221,9 @@ def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if len(scorers) == 1:
         return scorers[0]
     if not scorers:
-        raise FirstPassError(f"{path}: expected scores, found none; score the log with 'inspect score' first")
+        raise FirstPassError(
+            f"{path}: expected scores, found none; score the log with 'inspect score', or add --grader exact"
+        )
     raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
 
 

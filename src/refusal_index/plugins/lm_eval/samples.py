@@ -82,6 +82,7 @@ def read_samples(file: SourceFile, options: ReadOptions) -> FirstPasses:
         not_used=_not_used(records[0], options.columns),
         other_scorers=(*(metric for metric in metrics if metric not in used), *other_filters),
         compared_likelihoods=any(_likelihoods(record) is not None for record in records),
+        several_replies=sum(_has_several_replies(record) for record in records),
     )
 
 
@@ -199,7 +200,7 @@ def _of_metric(records: Sequence[Row], metric: str, words: Translations) -> list
         if metric not in record.cells:
             raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
     cells = [record.cells[metric] for record in records]
-    return read_grades(cells, words, lambda index, message: records[index].wrong(message, metric))
+    return read_grades(cells, words, lambda index, message: records[index].wrong(message, metric), of_scorer=True)
 
 
 def _question(
@@ -339,6 +340,13 @@ def _doc(record: Row) -> dict[str, Any]:
         except ValueError:
             return {}
     return doc if isinstance(doc, dict) else {}
+
+
+def _has_several_replies(record: Row) -> bool:
+    """Whether a sample of a task with ``repeats`` holds several replies to its only request."""
+    responses = record.cells.get("resps")
+    of_request = responses[0] if isinstance(responses, list) and len(responses) == 1 else None
+    return isinstance(of_request, list) and len(of_request) > 1 and all(isinstance(one, str) for one in of_request)
 
 
 def _reply(record: Row) -> str | None:
