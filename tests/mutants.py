@@ -1643,8 +1643,8 @@ MUTANTS = (
     Mutant(
         "a model that recognises refusals sees replies without a tag only",
         "_judge",
-        "if refusals.asks_model and not reading.is_tagged:",
-        "if refusals.asks_model:",
+        "refusals.asks_model and not reading.is_tagged and",
+        "refusals.asks_model and",
         "protocol/test_refusals.py",
     ),
     Mutant(
@@ -1874,8 +1874,8 @@ MUTANTS = (
     Mutant(
         "a first pass that nobody forced shares its refusals over all questions",
         "variant_metrics",
-        "refused, 0, answered.height, 0\n",
-        "refused, 0, graded.n_answered, 0\n",
+        "refused, 0, answered.height, 0)",
+        "refused, 0, graded.n_answered, 0)",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
@@ -1942,6 +1942,27 @@ MUTANTS = (
         "models/test_two_pass.py",
     ),
     Mutant(
+        "a question of a log without a target has no right answer",
+        "_outcome",
+        '", ".join(sample.target)) or None',
+        '", ".join(sample.target))',
+        "models/test_two_pass.py",
+    ),
+    Mutant(
+        "a gate states refusals under the prompt that it judges",
+        "GateResult._refused",
+        "if self.variant in run.tables",
+        "if not run.tables",
+        "findings/test_variant_metrics.py",
+    ),
+    Mutant(
+        "a right answer of 0 is not taken for a question without one",
+        "abstention_reward",
+        'right_answers[row] == ""',
+        "not right_answers[row]",
+        "runs/test_abstention_reward.py",
+    ),
+    Mutant(
         "a refusal has Inspect's letter N",
         "outcome_score",
         '"N" if row["refused"] else',
@@ -1971,7 +1992,7 @@ MUTANTS = (
     ),
     Mutant(
         "a rule grades only what the file does not grade",
-        "_is_open",
+        "_lacks_grade",
         "first_pass.grade is None or",
         "True or",
         "datasets/test_tool_files.py",
@@ -1992,7 +2013,7 @@ MUTANTS = (
     ),
     Mutant(
         "questions with the same text under other ids are counted",
-        "_same_texts",
+        "_nearly_same",
         "set.intersection(*texts)",
         "set.union(*texts)",
         "cli/test_score_imports.py",
@@ -4580,8 +4601,8 @@ MUTANTS = (
     Mutant(
         "a run that is handed on is another run",
         "RunFolder.create_or_resume",
-        "{**as_json(about or {}), **own_id}",
-        "{**own_id, **as_json(about or {})}",
+        "{**as_json(about or {}), **own}",
+        "{**own, **as_json(about or {})}",
         "exporters/test_results.py",
     ),
     Mutant(

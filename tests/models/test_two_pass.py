@@ -147,6 +147,14 @@ def test_end_to_end_the_log_is_scored_and_imported_without_options(evaluated, tm
     assert table.is_file()
 
 
+def test_end_to_end_a_question_without_a_target_has_no_right_answer(evaluated):
+    dataset = questions("Peru", "Chad", "Nauru")
+    dataset[2].target = ""
+    log = evaluated(Task(dataset=dataset, solver=two_pass(), scorer=match()))
+    read = {first.question.question_id: first.answerable for first in read_foreign_log(Path(log.location)).passes}
+    assert read == {"Peru": True, "Chad": True, "Nauru": False}
+
+
 def test_end_to_end_a_multiple_choice_task_is_graded_in_both_passes(evaluated):
     first = {"Peru": "ANSWER: B", "Norway": "ANSWER: A", "Chad": "UNANSWERED", "Palau": "UNANSWERED"}
     second = {"Chad": "ANSWER: B", "Palau": "ANSWER: A"}

@@ -80,6 +80,7 @@ BAD_FILES = {
     "a folder and a file": ([".", "one.parquet"], {}, "the folder of one run"),
     "no path": (3, {}, "files"),
     "unknown option": ("one.parquet", {"level": 0.9}, "level: expected one of"),
+    "a model as grader": ("one.parquet", {"grader": "openai/gpt-4o-mini"}, "grader: expected exact, includes, choice"),
     "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "--map"),
 }
 

@@ -33,7 +33,7 @@ from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.reuse import import_file, import_forced
+from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_file, import_forced
 
 
 def score(
@@ -118,6 +118,11 @@ def score(
         rows=rows,
         grader=grader,
     )
+    if grader is not None and grader not in RULES_OF_IMPORTS:
+        raise SettingError(
+            f"grader: expected {', '.join(RULES_OF_IMPORTS)}, got {grader!r}; the command 'refusal-index score --grader' "
+            "also asks a model or a function"
+        )
     second = None if forced is None else checked_path(forced, "forced")
     passes, read = read_files(paths, second, kind, reading, variant)
     return score_first_passes(passes, read, analysis, paths[0])
