@@ -52,6 +52,13 @@ MUTANTS = (
         "findings/test_beyond_one_draw.py",
     ),
     Mutant(
+        "a ranking by corrected RI has the caveat of two prompts, too",
+        "RunRanking.with_two_prompts",
+        "not in (INDEX, CORRECTED)",
+        "!= INDEX",
+        "findings/test_comparison_results.py",
+    ),
+    Mutant(
         "the interval for these prompts is that for prompts like these",
         "_pooled",
         'prompts="fixed"',

@@ -19,6 +19,7 @@ from refusal_index.data.outcome_table import Identification, outcome_table, writ
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
+from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.planning import (
     PlanOptions,
     plan_apart,
@@ -385,5 +386,8 @@ def test_ranked_runs_whose_interval_rests_on_two_prompts_are_named(tmp_path) -> 
     assert tuple(statement.values["runs"]) == found.to_document()["two_prompts"]
     document = {row["run"]: row for row in found.to_document()["runs"]}
     assert document["varies"]["high"] - document["varies"]["low"] > 1
+    sent = {"sent": {"model": {"temperature": 0}}}
+    runs = [replace(run, about=sent) for run in read_runs(paths)]
+    assert rank(runs, Analysis(metric=CORRECTED)).with_two_prompts == found.with_two_prompts
     single = rank(read_runs(paths), Analysis(variant="low"))
     assert "two_prompts_ranked" not in {item.code for item in single.statements}

@@ -168,7 +168,7 @@ class RunRanking(MatchedRuns):
     @cached_property
     def with_two_prompts(self) -> tuple[str, ...]:
         """The runs whose interval of RI includes variation between prompts that is estimated from two."""
-        if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
+        if len(self.variants) != TWO_PROMPTS or self.ranking.metric not in (INDEX, CORRECTED):
             return ()
         joint = (joint_index([run.tables[name] for name in self.variants], self.analysis) for run in self.runs)
         labelled = zip(self.labels, joint, strict=True)
