@@ -2016,7 +2016,7 @@ MUTANTS = (
         "_repeated",
         "len(asked) - len(set(asked))",
         "0",
-        "datasets/test_first_pass.py datasets/test_imports.py",
+        "datasets/test_imports.py",
     ),
     Mutant(
         "a reply that a function marks as an answer is one, whatever its wording",
