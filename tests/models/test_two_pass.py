@@ -439,6 +439,7 @@ def test_a_sample_that_failed_is_unscored_in_the_import(evaluated):
 def test_end_to_end_epochs_are_draws_and_metrics_are_those_of_the_first(evaluated):
     log = evaluated(Task(dataset=questions(), solver=two_pass(), scorer=match()), epochs=2)
     assert found(log)["refusal_index"] == index_of(TABLE).estimate
+    assert found(log)["refused_wrong"] == TABLE.refused_wrong
     read = read_foreign_log(Path(log.location)).passes
     assert sorted({first.draw for first in read}) == [0, 1]
     assert len(read) == 10
