@@ -19,7 +19,6 @@ from refusal_index.data.outcome_table import Identification, outcome_table, writ
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
-from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.planning import (
     PlanOptions,
     plan_apart,

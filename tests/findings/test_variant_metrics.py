@@ -368,7 +368,10 @@ def test_gpt_4o_on_bixbench_v1_matches_published_values(tmp_path, protocol, cell
 
 
 def test_gate_states_refusals_under_the_prompt_that_it_judges() -> None:
-    tables = {"low": both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 100}), "high": both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 100})}
+    tables = {
+        "low": both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 100}),
+        "high": both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 100}),
+    }
     run = RunResults.of_tables("two", Path("two"), "m", "d", tables)
     found = gate(run, None, Policy(at_least={"refused_unanswerable": 0.5}, variant="high"))
     (stated,) = [statement for statement in found.statements if statement.code == "refused_by_answerable"]

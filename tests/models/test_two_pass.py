@@ -14,7 +14,7 @@ from inspect_ai import Task, eval_async
 from inspect_ai.agent import AgentSubmit, react
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, EvalSample
-from inspect_ai.model import ChatMessage, Model, ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ChatMessage, ContentText, Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, choice, includes, match, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver, system_message
 from inspect_ai.tool import Tool, tool
@@ -290,6 +290,20 @@ def test_end_to_end_a_refusal_that_only_the_scorer_sees_is_forced_and_counted(ev
     assert outcomes(log) == {"Peru": (False, False), "Norway": (True, False)}
     assert row["reading"] == "grader"
     assert found(log)["refused_by_scorer"] == 1
+
+
+def test_end_to_end_a_refusal_by_the_mark_of_the_provider_is_forced(evaluated):
+    def reply(messages: list[ChatMessage], *_: object) -> ModelOutput:
+        if is_forced(messages):
+            return output("Lima")
+        marked = output("That is not for me.")
+        marked.message.content = [ContentText(text="That is not for me.", refusal=True)]
+        return marked
+
+    model = get_model("mockllm/model", custom_outputs=reply)
+    log = evaluated(Task(dataset=questions("Peru"), solver=two_pass(), scorer=match()), model)
+    assert only(log).metadata[OUTCOME]["reading"] == "flag"
+    assert outcomes(log) == {"Peru": (True, False)}
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])

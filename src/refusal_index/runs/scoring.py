@@ -120,11 +120,10 @@ def score(
     )
     if grader is not None and grader not in RULES_OF_IMPORTS:
         raise SettingError(
-            f"grader: expected {', '.join(RULES_OF_IMPORTS)}, got {grader!r}; the command 'refusal-index score --grader' "
-            "also asks a model or a function"
+            f"grader: expected {', '.join(RULES_OF_IMPORTS)}, got {grader!r}; 'refusal-index score --grader' also asks "
+            "a model or a function"
         )
-    second = None if forced is None else checked_path(forced, "forced")
-    passes, read = read_files(paths, second, kind, reading, variant)
+    passes, read = read_files(paths, None if forced is None else checked_path(forced, "forced"), kind, reading, variant)
     return score_first_passes(passes, read, analysis, paths[0])
 
 
