@@ -418,7 +418,7 @@ def answerability(rows: pl.DataFrame) -> dict[str, int]:
     {'answerable': 2, 'unanswerable': 1, 'unknown': 1}
     """
     marks = rows["answerable"]
-    return {"answerable": marks.sum(), "unanswerable": (~marks).sum(), "unknown": marks.null_count()}
+    return {"answerable": int(marks.sum()), "unanswerable": int((~marks).sum()), "unknown": marks.null_count()}
 
 
 def by_answerable(rows: pl.DataFrame) -> pl.DataFrame:
