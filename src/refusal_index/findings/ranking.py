@@ -170,7 +170,10 @@ class RunRanking(MatchedRuns):
         """The runs whose interval of RI includes variation between prompts that is estimated from two."""
         if len(self.variants) != TWO_PROMPTS or self.ranking.metric not in (INDEX, CORRECTED):
             return ()
-        joint = (joint_index([run.tables[name] for name in self.variants], self.analysis) for run in self.runs)
+        joint = (
+            joint_index([run.tables[name] for name in self.variants if name in run.tables], self.analysis)
+            for run in self.runs
+        )
         return tuple(
             label
             for label, found in zip(self.labels, joint, strict=True)

@@ -25,15 +25,16 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from statistics import fmean
 
 import polars as pl
 
 from refusal_index.data.outcome import Question
 from refusal_index.data.reasoning import without_reasoning
+from refusal_index.plugins.confidence.answer_probability import REDUCTIONS, Reduce, answer_probability, answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.protocol import Pass, TokenLogprob, answer_start, read_reply, same_answer
+from refusal_index.protocol import Pass, TokenLogprob, read_reply, same_answer
 from refusal_index.protocol.choices import read_choice
 from refusal_index.protocol.final_answer import DECORATION
 
@@ -127,10 +128,7 @@ def _with_draws(evidence: Evidence) -> dict[str, Answer]:
     }
 
 
-Reduce = Callable[[Sequence[float]], float]
-
-
-def likelihood(evidence: Evidence, reduce: Reduce = math.fsum) -> pl.DataFrame:
+def likelihood(evidence: Evidence, reduce: Reduce = REDUCTIONS["likelihood"]) -> pl.DataFrame:
     """Return the probability of each answer that has log probabilities of its tokens.
 
     Parameters
@@ -138,41 +136,10 @@ def likelihood(evidence: Evidence, reduce: Reduce = math.fsum) -> pl.DataFrame:
     evidence
         The answers.
     reduce
-        Reduces the tokens' log probabilities to one value: the sum gives the probability of the answer, the mean its
-        length-normalised probability, and the minimum that of its least likely token.
+        One of `REDUCTIONS`.
     """
     reported = {question_id: answer for question_id, answer in evidence.answers.items() if answer.logprobs is not None}
-
-    def probability(_question_id: str, answer: Answer) -> float | None:
-        tokens = answer_tokens(answer.text, answer.logprobs or ())
-        # Providers round log probabilities, some of them to values above 0.
-        return min(math.exp(reduce([token.logprob for token in tokens])), 1.0) if tokens else None
-
-    return score_each(reported, probability)
-
-
-def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    """Return the tokens of a reply that make up its answer, without surrounding ones such as tags.
-
-    Parameters
-    ----------
-    answer
-        The answer parsed from the reply; if the tokens do not contain it, all tokens are returned.
-    tokens
-        Tokens of the whole reply.
-
-    Examples
-    --------
-    >>> tokens = [TokenLogprob(text, -1.0) for text in ("<answer>", "Li", "ma", "</answer>")]
-    >>> [one.token for one in answer_tokens("Lima", tokens)]
-    ['Li', 'ma']
-    """
-    start = answer_start("".join(token.token for token in tokens), answer)
-    if start is None:
-        return tokens
-    ends = accumulate(len(token.token) for token in tokens)
-    stop = start + len(answer)
-    return [token for token, end in zip(tokens, ends, strict=True) if end > start and end - len(token.token) < stop]
+    return score_each(reported, lambda _, answer: answer_probability(answer.text, answer.logprobs or (), reduce))
 
 
 P_TRUE = "p-true"
@@ -431,8 +398,8 @@ def _verbalised(name: str, about: str, parse: Read) -> Method:
 
 
 _FIRST, _FORCED, _LOGPROBS = (frozenset({need}) for need in (Need.FIRST_DRAWS, Need.FORCED_DRAWS, Need.LOGPROBS))
-_MEAN = partial(likelihood, reduce=fmean)
-_MIN = partial(likelihood, reduce=min)
+_MEAN = partial(likelihood, reduce=REDUCTIONS["likelihood-mean"])
+_MIN = partial(likelihood, reduce=REDUCTIONS["likelihood-min"])
 _JUDGED = "probability of 'true' when the model judges its own answer"
 _NUMBER = "number from 0 to 100 that the model"
 _PHRASE = "one of seven phrases that the model"
