@@ -4195,8 +4195,8 @@ MUTANTS = (
     Mutant(
         "a question without a right answer is not refused again",
         "_IS_FORCED_REFUSAL",
-        "Grade.REFUSED.value) & ~IS_UNANSWERABLE)",
-        "Grade.REFUSED.value))",
+        "~IS_UNANSWERABLE.fill_null(value=False)",
+        "pl.lit(value=True)",
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
