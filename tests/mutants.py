@@ -2110,13 +2110,6 @@ MUTANTS = (
         "findings/test_variant_metrics.py render/test_headline.py",
     ),
     Mutant(
-        "epochs of a log of both passes are draws",
-        "_outcome",
-        "sample.epoch - 1",
-        "sample.epoch",
-        "models/test_two_pass.py",
-    ),
-    Mutant(
         "too many answers without a grade leave the share of right ones unknown in a comparison",
         "_without_forced_pass",
         "else match.lacking",
