@@ -120,6 +120,16 @@ def test_same_question_with_another_context_gets_another_id(written):
     assert one.question.question_id != other.question.question_id
 
 
+@pytest.mark.parametrize(
+    ("rows", "repeated"),
+    [("Who?,I,C,m\nWho?,I,I,m\nWho?,I,C,m", 2), ("Who?,I,C,m\nWho?,I,I,n", 0), ("Who?,I,C,m\nWho?,You,I,m", 0)],
+    ids=["one model", "two models", "two answers"],
+)
+def test_rows_with_the_question_of_another_row_of_a_model_are_counted(written, rows, repeated):
+    path = written(f"question,target,grade,model\n{rows}\n")
+    assert import_file(path, None, ReadOptions()).read.repeated == repeated
+
+
 def test_ids_do_not_depend_on_order_even_for_repeated_questions(written):
     head = "problem,target,predicted_answer,grade\n"
     rows = ["Who?,I,x,A", "Who?,you,x,B", "What?,It,x,C"]

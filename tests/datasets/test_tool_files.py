@@ -156,6 +156,16 @@ def test_prompt_of_promptfoo_has_the_same_name_for_each_provider(tmp_path):
     ]
 
 
+def test_more_than_ten_prompts_of_promptfoo_are_numbered_in_their_order(tmp_path):
+    results = [
+        {**promptfoo_result(*ROWS[0], number), "prompt": {"label": f"p{number % 6}"}, "provider": f"m{number // 6}"}
+        for number in range(12)
+    ]
+    (tmp_path / "x.json").write_text(json.dumps({"results": {"results": results}}))
+    variants = [one.variant for one in read(tmp_path / "x.json").passes]
+    assert variants == [f"prompt {number}" for number in range(6)] * 2
+
+
 def test_deepeval_test_with_a_failed_metric_or_none_has_no_grade(tmp_path):
     metrics = ([{"name": "A", "error": None}], [{"name": "A", "error": "no reply"}], None)
     cases = [

@@ -385,5 +385,8 @@ def test_ranked_runs_whose_interval_rests_on_two_prompts_are_named(tmp_path) -> 
     assert tuple(statement.values["runs"]) == found.to_document()["two_prompts"]
     document = {row["run"]: row for row in found.to_document()["runs"]}
     assert document["varies"]["high"] - document["varies"]["low"] > 1
+    sent = {"sent": {"model": {"temperature": 0}}}
+    runs = [replace(run, about=sent) for run in read_runs(paths)]
+    assert rank(runs, Analysis(metric=CORRECTED)).with_two_prompts == found.with_two_prompts
     single = rank(read_runs(paths), Analysis(variant="low"))
     assert "two_prompts_ranked" not in {item.code for item in single.statements}

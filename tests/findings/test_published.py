@@ -223,6 +223,12 @@ def test_fewer_questions_and_fewer_prompts_are_reasons():
     assert (values["question_sample"]["found"], values["question_sample"]["expected"]) == (300, 4326)
 
 
+def test_answers_without_a_grade_are_not_questions_that_were_left_out():
+    table = rows(4326, dataset="simpleqa", length=1)
+    ungraded = pl.when(pl.int_range(pl.len()).over("variant") < 40).then(None).otherwise(pl.col("wrong"))
+    assert "question_sample" not in codes(made(table.with_columns(wrong=ungraded)))
+
+
 def test_one_chosen_prompt_is_a_reason(whole):
     assert codes(whole, "low") == ["other_variants"]
     (among,) = compare_with_paper([whole], Analysis(variant="low")).datasets

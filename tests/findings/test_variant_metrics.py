@@ -22,7 +22,7 @@ from refusal_index.findings.gate import decide as gate
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.headline import headline
 from refusal_index.findings.ranking import rank
-from refusal_index.findings.run_results import read_runs, runs_of_table
+from refusal_index.findings.run_results import RunResults, read_runs, runs_of_table
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import Summary, VariantSummary, by_topic, summarise
 from refusal_index.findings.tallies import tallies
@@ -365,3 +365,14 @@ def test_gpt_4o_on_bixbench_v1_matches_published_values(tmp_path, protocol, cell
     table = contingency_table(read_outcomes(outcomes_csv(tmp_path / "o.csv", "v1.0", "gpt-4o", protocol)))
     assert table.counts == cells
     assert refusal_index(table).estimate == pytest.approx(estimate, abs=5e-4)
+
+
+def test_gate_states_refusals_under_the_prompt_that_it_judges() -> None:
+    tables = {
+        "low": both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 100}),
+        "high": both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 100}),
+    }
+    run = RunResults.of_tables("two", Path("two"), "m", "d", tables)
+    found = gate(run, None, Policy(at_least={"refused_unanswerable": 0.5}, variant="high"))
+    (stated,) = [statement for statement in found.statements if statement.code == "refused_by_answerable"]
+    assert stated.values["refused_unanswerable"] == (0.9, 0.9)

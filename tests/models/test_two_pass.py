@@ -14,7 +14,7 @@ from inspect_ai import Task, eval_async
 from inspect_ai.agent import AgentSubmit, react
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, EvalSample
-from inspect_ai.model import ChatMessage, Model, ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ChatMessage, ContentText, Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, choice, includes, match, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver, system_message
 from inspect_ai.tool import Tool, tool
@@ -155,6 +155,14 @@ def test_end_to_end_a_log_without_refusals_has_an_undefined_index_and_asks_for_n
     assert (index["status"], index["reason"]) == ("undefined", "nobody_refused")
 
 
+def test_end_to_end_a_question_without_a_target_has_no_right_answer(evaluated):
+    dataset = questions("Peru", "Chad", "Nauru")
+    dataset[2].target = ""
+    log = evaluated(Task(dataset=dataset, solver=two_pass(), scorer=match()))
+    read = {first.question.question_id: first.answerable for first in read_foreign_log(Path(log.location)).passes}
+    assert read == {"Peru": True, "Chad": True, "Nauru": False}
+
+
 def test_end_to_end_a_multiple_choice_task_is_graded_in_both_passes(evaluated):
     first = {"Peru": "ANSWER: B", "Norway": "ANSWER: A", "Chad": "UNANSWERED", "Palau": "UNANSWERED"}
     second = {"Chad": "ANSWER: B", "Palau": "ANSWER: A"}
@@ -290,6 +298,20 @@ def test_end_to_end_a_refusal_that_only_the_scorer_sees_is_forced_and_counted(ev
     assert outcomes(log) == {"Peru": (False, False), "Norway": (True, False)}
     assert row["reading"] == "grader"
     assert found(log)["refused_by_scorer"] == 1
+
+
+def test_end_to_end_a_refusal_by_the_mark_of_the_provider_is_forced(evaluated):
+    def reply(messages: list[ChatMessage], *_: object) -> ModelOutput:
+        if is_forced(messages):
+            return output("Lima")
+        marked = output("That is not for me.")
+        marked.message.content = [ContentText(text="That is not for me.", refusal=True)]
+        return marked
+
+    model = get_model("mockllm/model", custom_outputs=reply)
+    log = evaluated(Task(dataset=questions("Peru"), solver=two_pass(), scorer=match()), model)
+    assert only(log).metadata[OUTCOME]["reading"] == "flag"
+    assert outcomes(log) == {"Peru": (True, False)}
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])
@@ -439,6 +461,7 @@ def test_a_sample_that_failed_is_unscored_in_the_import(evaluated):
 def test_end_to_end_epochs_are_draws_and_metrics_are_those_of_the_first(evaluated):
     log = evaluated(Task(dataset=questions(), solver=two_pass(), scorer=match()), epochs=2)
     assert found(log)["refusal_index"] == index_of(TABLE).estimate
+    assert found(log)["refused_wrong"] == TABLE.refused_wrong
     read = read_foreign_log(Path(log.location)).passes
     assert sorted({first.draw for first in read}) == [0, 1]
     assert len(read) == 10

@@ -86,9 +86,10 @@ def test_replies_without_right_answers_are_an_error(completions, columns, named)
         ri.abstention_reward()(completions, **columns)
 
 
-def test_a_right_answer_that_is_no_text_is_an_error():
+@pytest.mark.parametrize("answer", [["Lima"], 0])
+def test_a_right_answer_that_is_no_text_is_an_error(answer):
     with pytest.raises(ReplyError, match="gold"):
-        ri.abstention_reward()(["Lima"], answer=[["Lima"]])
+        ri.abstention_reward()(["Lima"], answer=[answer])
 
 
 @pytest.mark.slow

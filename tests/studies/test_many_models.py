@@ -241,7 +241,7 @@ def test_a_legend_adds_its_height_and_stays_within_the_width() -> None:
     with style.house_style():
         figure = style.new_figure(3.0, 2.0)
         figure.subplots()
-        style.model_legend(figure, [named(place) for place in range(9)])
+        style.outside_legend(figure, style.model_handles([named(place) for place in range(9)]))
         figure.draw_without_rendering()
         (legend,) = figure.legends
         box = legend.get_window_extent()

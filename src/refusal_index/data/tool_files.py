@@ -41,7 +41,8 @@ def usual_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
     columns = rows[0].cells.keys()
     if {"vars", "prompt", "success"} <= columns:
         prompts = {_prompt_index(row.cells): _prompt(row.cells) for row in rows}
-        names = _names({index: prompts[index] for index in sorted(prompts, key=str)})
+        in_order = sorted(prompts, key=lambda index: (len(str(index)), str(index)))
+        names = _names({index: prompts[index] for index in in_order})
         return _numbered([_of_result(row, names) for row in rows])
     if {"Status", "Grader Reason"} <= columns:
         return _numbered([one for row in rows for one in _of_csv(row)])

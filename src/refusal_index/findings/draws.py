@@ -169,8 +169,9 @@ def joined_p_answering(drawn: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFram
     return shares.join(answers, on="question_id", how="inner", maintain_order="left")
 
 
-LARGE_SPREAD = 0.1
 TWO_PROMPTS = 2
+
+LARGE_SPREAD = 0.1
 """Standard deviation of the index between prompts above which one number for all of them hides too much.
 
 Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more

@@ -239,9 +239,11 @@ class GateResult(Printable):
     def _refused(self) -> Iterator[Statement]:
         """State what either run refused of unanswerable and of answerable questions, if some are unanswerable."""
         for name, run in zip(RUNS, (self.candidate, self.baseline), strict=True):
-            tables = [] if run is None or not self.guards else [first_draws(rows) for rows in run.tables.values()]
-            by_prompt = [answerable_metrics(rows, self.analysis) for rows in tables]
-            if (refused := refused_by_answerable(by_prompt, f"The {name}")) is not None:
+            if run is None or not self.guards:
+                continue
+            rows = run.tables[self.variant] if self.variant in run.tables else next(iter(run.tables.values()))
+            rates = answerable_metrics(first_draws(rows), self.analysis)
+            if (refused := refused_by_answerable([rates], f"The {name}")) is not None:
                 yield refused
 
     def _refused_again_statements(self) -> Iterator[Statement]:

@@ -168,14 +168,17 @@ class RunRanking(MatchedRuns):
     @cached_property
     def with_two_prompts(self) -> tuple[str, ...]:
         """The runs whose interval of RI includes variation between prompts that is estimated from two."""
-        if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
+        if len(self.variants) != TWO_PROMPTS or self.ranking.metric not in (INDEX, CORRECTED):
             return ()
         joint = (
             joint_index([run.tables[name] for name in self.variants if name in run.tables], self.analysis)
             for run in self.runs
         )
-        labelled = zip(self.labels, joint, strict=True)
-        return tuple(label for label, found in labelled if found is not None and has_two_prompts(found[1]))
+        return tuple(
+            label
+            for label, found in zip(self.labels, joint, strict=True)
+            if found is not None and has_two_prompts(found[1])
+        )
 
     def to_frame(self) -> pl.DataFrame:
         """Return one row per run, highest first: its number, interval, status and letters."""

@@ -457,6 +457,8 @@ def rates_table(summary: Summary, heading: str | None = None) -> Table:
     rows = [_screen_row(summary, variant, heading) for variant in summary.variants]
     split = [METRICS[name].column for name in BY_ANSWERABLE]
     left_out = ["refused", "precision", "over-refusal"] if summary.unanswerable else split
+    if not any(variant.completeness.unscored for variant in summary.variants):
+        left_out = [*left_out, "unscored"]
     table = Table.from_rows(rows[0], (row.values() for row in rows), left=(heading or _heading(summary),))
     return table.without(*left_out).without_empty()
 
@@ -476,7 +478,7 @@ def _screen_row(summary: Summary, variant: VariantSummary, heading: str | None) 
         "precision": percent(variant.metric("refusal_precision").estimate, 0),
         "wrong": percent(None if right is None else 1 - right, 0),
         "over-refusal": percent(variant.metric("over_refusal").estimate, 0),
-        "unscored": f"{count(unscored)} ({percent(variant.completeness.missing_share, 1)})" if unscored else UNDEFINED,
+        "unscored": f"{count(unscored)} ({percent(variant.completeness.missing_share, 1)})",
     }
 
 

@@ -33,7 +33,7 @@ def stored_questions(folder: RunFolder, settings: Settings) -> Dataset | None:
     dataset = folder.read_complete_settings()["dataset"]
     with open_store(folder, made=False) as store:
         questions = tuple(store.questions().values())
-    if questions_sha256(questions) != dataset["questions_sha256"]:  # it stopped before all were stored
+    if questions_sha256(questions) != dataset.get("questions_sha256"):  # it stopped before all were stored
         return None
     grader: GraderName = "choice" if all(question.choices for question in questions) else "model"
     return Dataset(

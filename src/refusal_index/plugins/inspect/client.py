@@ -121,7 +121,7 @@ def packed(output: ModelOutput, replies: Replies | None = None) -> ModelOutput:
         Text and stop reason of each choice, and None for a choice without an answer, as the server sent them; None if
         they are not known but from the output.
     """
-    as_read = [_read(choice) for choice in output.choices]
+    as_read = [text_and_reason(choice) for choice in output.choices]
     chosen = as_read if replies is None or len(replies) != len(as_read) else replies
     if len(as_read) < 2 and chosen == as_read:
         return output
@@ -142,7 +142,7 @@ def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
     """
     pack = (output.metadata or {}).get(PACKED)
     if pack is None:
-        return [_read(choice) for choice in output.choices]
+        return [text_and_reason(choice) for choice in output.choices]
     distinct = [(text, StopReason(reason)) for text, reason, *_ in pack["distinct"]]
     return [None if index is None else distinct[index] for index in pack["order"]]
 
@@ -185,7 +185,7 @@ def _token(token: Logprob) -> TokenLogprob:
     return TokenLogprob(token.token, token.logprob, tuple((top.token, top.logprob) for top in token.top_logprobs or ()))
 
 
-def _read(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
+def text_and_reason(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
     """Return the text and stop reason of a choice as Inspect knows them."""
     message = choice.message
     if message.tool_calls and not message.text.strip():
@@ -198,7 +198,7 @@ def _read(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
 
 def _stopped(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
     """Return the text and stop reason of a choice; "unknown" counts only if the provider's class has set it."""
-    text, reason = _read(choice)
+    text, reason = text_and_reason(choice)
     is_unknown = choice.stop_reason == "unknown" and "stop_reason" in choice.model_fields_set
     return text, StopReason.UNKNOWN if is_unknown and reason is StopReason.STOP else reason
 
@@ -279,7 +279,7 @@ def _reply_with_reason(output: ModelOutput, response: Mapping[str, Any] | None) 
     word = response.get("stop_reason") if isinstance(response, Mapping) else None
     if not isinstance(word, str) or len(output.choices) != 1:
         return None
-    text, reason = _read(output.choices[0])
+    text, reason = text_and_reason(output.choices[0])
     stopped = stop_reason_of(word)
     return [(text, reason if reason is StopReason.TOOL_CALL else stopped)]
 

@@ -198,7 +198,7 @@ def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
         "question_id": str(sample.id),
         "draw": sample.epoch - 1,
         "question": _text(sample.input),
-        "gold": sample.target if isinstance(sample.target, str) else ", ".join(sample.target),
+        "gold": (sample.target if isinstance(sample.target, str) else ", ".join(sample.target)) or None,
         "first_reply": sample.output.completion or None,
     }
     if sample.error or row is None:

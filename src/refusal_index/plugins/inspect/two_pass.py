@@ -20,7 +20,7 @@ from refusal_index.data.grade_words import INSPECT_GRADE
 from refusal_index.data.outcome import Grade, Outcome
 from refusal_index.errors import RefusalIndexError, suggestion
 from refusal_index.plugins.inspect import registry_unqualified_name, task_scorers
-from refusal_index.plugins.inspect.client import STOP_REASONS
+from refusal_index.plugins.inspect.client import text_and_reason
 from refusal_index.plugins.inspect.grades import grade_of_flags
 from refusal_index.plugins.inspect.outcomes import OUTCOME, SCORER, outcome_row, outcome_score
 from refusal_index.protocol import FORCED, Pass, StopReason, load_prompt_set
@@ -150,13 +150,6 @@ def _grader(name: str | None) -> Scorer:
     return scorers[name]
 
 
-def _stop_reason(state: TaskState) -> StopReason:
-    """Return why the reply ended; the last reply of an agent may be a call of the tool that submits its answer."""
-    if not state.output.choices:
-        return StopReason.STOP
-    return STOP_REASONS.get(str(state.output.stop_reason), StopReason.STOP)
-
-
 async def _verdict(pass_: str, state: TaskState, rule: RefusalRule, grader: Scorer) -> dict[str, str | None]:
     """Return the grade of a reply, what it was read as, and why it is unscored.
 
@@ -164,7 +157,8 @@ async def _verdict(pass_: str, state: TaskState, rule: RefusalRule, grader: Scor
     """
     choices = tuple(choice.value for choice in state.choices)
     text = state.output.completion
-    reading = read_reply(text, state.input_text, choices, stop_reason=_stop_reason(state), refusals=rule)
+    stop_reason = text_and_reason(state.output.choices[0])[1] if state.output.choices else StopReason.STOP
+    reading = read_reply(text, state.input_text, choices, stop_reason=stop_reason, refusals=rule)
     read_as = str(reading.recognised_by or reading.read_as)
     if reading.unscored_reason:
         return {"grade": Grade.UNSCORED, "reading": None, "reason": f"{pass_}_{reading.unscored_reason}"}

@@ -381,7 +381,7 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
         style.few_ticks(panel.xaxis, 5)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    style.model_legend(figure, models)
+    style.outside_legend(figure, style.model_handles(models))
 
 
 def _correlation_text(row: dict[str, Any]) -> str:

@@ -274,7 +274,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     style.name_rows((left, right), [_line_label(*line) for line in lines])
     left.set_xlabel("Difference over mean")
     right.set_xlabel("Coefficient of variation")
-    style.model_legend(figure, models)
+    style.outside_legend(figure, style.model_handles(models))
 
 
 def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:

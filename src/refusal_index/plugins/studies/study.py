@@ -202,8 +202,8 @@ OF_COMBINED = (
 
 def _two_prompts_notes(runs: Sequence[RunResults], analysis: Analysis) -> Iterator[str]:
     """Yield a note on the runs whose interval of combined RI rests on two prompts that differ."""
-    joint = {run.label: joint_index(list(run.tables.values()), analysis) for run in runs}
-    names = [label for label, found in joint.items() if found is not None and has_two_prompts(found[1])]
+    joint = ((run.label, joint_index(list(run.tables.values()), analysis)) for run in runs)
+    names = [label for label, found in joint if found is not None and has_two_prompts(found[1])]
     if names:
         yield study_text("shared", "two_prompts", models=abridged(names))
 

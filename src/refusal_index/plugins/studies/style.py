@@ -278,16 +278,6 @@ def _drawn_characters() -> frozenset[int]:
     return frozenset(FT2Font(Path(findfont(FontProperties(family="DejaVu Sans")))).get_charmap())
 
 
-def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
-    """Add a legend of the models below a figure, after everything except labels has been drawn.
-
-    - `figure`: its height grows by that of the legend, so that the panels keep theirs.
-    - `models`: the models in the order of their colours.
-    - `labels`: escaped labels of the models; None for their `short_names`.
-    """
-    outside_legend(figure, model_handles(models, labels))
-
-
 def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
     """Return the legend entries of models, with their colours and markers."""
     colours = model_colours(models)

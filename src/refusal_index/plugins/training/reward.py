@@ -92,7 +92,7 @@ def abstention_reward(
             grades.append(
                 grade_reply(
                     _text(completion),
-                    right_answers[row] or None,
+                    None if right_answers[row] == "" else right_answers[row],
                     grader=grader,
                     refusal=refusal,
                     reasoning=reasoning,
