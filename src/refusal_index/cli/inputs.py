@@ -144,14 +144,11 @@ def validate(
         console.say(f"  {line}".rstrip())
 
 
-EXAMPLE_QUESTION = "Who wrote the novel Emma?"
-
-
 def prompts(
     name: str | None = None,
     /,
     variants: str | None = None,
-    question: str = EXAMPLE_QUESTION,
+    question: str = "Who wrote the novel Emma?",
     grader: bool = False,
 ) -> None:
     """Check a prompt set and show its prompts.
