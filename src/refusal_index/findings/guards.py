@@ -38,10 +38,6 @@ from refusal_index.stats.planning import PlanningScenario
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
-NEVER_REFUSES = "candidate_refused_nothing"
-ALWAYS_REFUSES = "candidate_refused_everything"
-"""Reasons for an undefined index that count against the candidate."""
-
 TOO_FEW_NOT_REFUSED_AGAIN = "too_few_not_refused_again"
 """Reason of an undefined guard: the runs share too few questions that neither of them refused again."""
 
@@ -192,7 +188,9 @@ def _missing_index(
     """
     is_sampled = reason != NO_REPEATED_QUESTIONS
     if name in INDICES and estimate is None and is_sampled and refused.size and refused.any() == refused.all():
-        return pvalue_of_none(_independent(design, refused.size)), ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+        # reasons for an undefined index that count against the candidate
+        code = "candidate_refused_everything" if refused.all() else "candidate_refused_nothing"
+        return pvalue_of_none(_independent(design, refused.size)), code
     return None, reason
 
 

@@ -46,7 +46,6 @@ from refusal_index.stats.non_inferiority import (
 Rows = Mapping[str, pl.DataFrame]
 """The outcomes of the runs of a gate: of ``"candidate"``, and of ``"baseline"`` if there is one."""
 
-GuardKey = tuple[str, bool, bool]
 
 CONCORDANT = ("refused_wrong", "answered_right")
 """The cells that raise RI."""
@@ -367,7 +366,7 @@ def _number_of(metric: str, role: str, guards: Sequence[NamedGuard]) -> float | 
     return next((getattr(named, role) for named in guards if named.guard.name == metric), None)
 
 
-def _key(named: NamedGuard) -> GuardKey:
+def _key(named: NamedGuard) -> tuple[str, bool, bool]:
     """Return what tells one guard from the others: a metric may have a margin and two bounds."""
     return named.guard.name, named.against_baseline, named.guard.higher_is_better
 
