@@ -30,7 +30,6 @@ ADVICE = {
 }
 """What to do about lasting errors, by status."""
 
-TOO_SOON = (408, 409, 425, 429)
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "credit balance is too low")
 UNREACHABLE = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
 """Names of HTTP clients' errors for connections that were never established."""
@@ -144,7 +143,7 @@ def classify_error(error: BaseException, message: str, model: str, key_advice: s
     if advice:
         return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
     is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in chain)
-    if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
+    if is_unreadable or (status is not None and 400 <= status < 500 and status not in (408, 409, 425, 429)):
         return Failure(message, model, FailureKind.REQUEST)
     is_unreachable = any(
         isinstance(cause, ConnectionRefusedError | socket.gaierror) or type(cause).__name__ in UNREACHABLE

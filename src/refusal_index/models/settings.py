@@ -342,8 +342,6 @@ def reads_pairs(expected: str) -> Reader:
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 FROM_ENVIRONMENT = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-OWN_HEADERS = ("content-length", "content-type", "host", "transfer-encoding")
-OWN_FIELDS = ("model", "messages", "n", "stream", "stream_options", "seed", "logprobs", "top_logprobs")
 FIELDS_OF_OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -371,7 +369,10 @@ def read_headers(value: Any, name: str) -> tuple[tuple[str, str], ...]:
                 f"{{{name}}} {header}: expected env:VAR, the name of the environment variable that holds the value, "
                 "got something else; a value itself is not accepted, since it may be a key"
             )
-        if header.lower() in OWN_HEADERS or header.lower() in headers:
+        if (
+            header.lower() in ("content-length", "content-type", "host", "transfer-encoding")
+            or header.lower() in headers
+        ):
             problem = "is given twice" if header.lower() in headers else "is set by the client"
             raise SettingError(f"{{{name}}}: {header} {problem}; leave it out")
         headers[header.lower()] = (header, variable[1])
@@ -392,7 +393,7 @@ def read_extra_body(value: Any, name: str) -> str:
         if field_name in FIELDS_OF_OPTIONS:
             option = FIELDS_OF_OPTIONS[field_name]
             raise SettingError(f"{{{name}}}: {field_name} has an option of its own; use {{{option}}}")
-        if field_name in OWN_FIELDS:
+        if field_name in ("model", "messages", "n", "stream", "stream_options", "seed", "logprobs", "top_logprobs"):
             raise SettingError(f"{{{name}}}: {field_name} is set by the run; leave it out")
     return text
 
