@@ -36,7 +36,6 @@ PAIRS = (
     *zip("$*_`\"'“„„”‘‚‚«»‹›「『《＂", "$*_`\"'”“””’‘’»«›‹」』》＂", strict=True),
 )
 """What may enclose an answer: an opening and a closing mark."""
-ENDING = ".,;:!。．"
 
 LABEL_WORDS = "|".join(
     (
@@ -211,7 +210,7 @@ def unwrapped(text: str) -> str:
 
 def _inner(text: str) -> str | None:
     """Return what one pair of marks encloses; None if none encloses all of a text but its last punctuation."""
-    bare = text.rstrip(ENDING).rstrip()
+    bare = text.rstrip(".,;:!。．").rstrip()
     if (command := COMMAND.match(bare)) and _closes_at_end(bare, command.end()):
         return bare[command.end() : -1].strip() or None
     for opening, closing in PAIRS:
