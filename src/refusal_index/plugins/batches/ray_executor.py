@@ -126,7 +126,6 @@ SETTINGS_FRAME = 4
 """The type of the first frame of a gRPC server, such as a cluster."""
 
 LOCAL = "local"
-AUTO = "auto"
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def cluster(address: str | None) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or LOCAL
-    if address not in (LOCAL, AUTO):
+    if address not in (LOCAL, "auto"):
         check_address(address)
     options = {"include_dashboard": False} if address == LOCAL else {}
     handler = signal.getsignal(signal.SIGTERM)
@@ -232,7 +231,6 @@ def _quieten_data() -> None:
                 handler.setLevel(logging.CRITICAL)
 
 
-VLLM = "vllm"
 VLLM_PREFIX = "vllm."
 ERROR = "__inference_error__"
 """The column that holds the error of vLLM's stage; empty on success."""
@@ -545,7 +543,7 @@ class RayExecutor(FileExecutor):
 
 
 def _is_vllm(name: str) -> bool:
-    return name.partition("/")[0] == VLLM
+    return name.partition("/")[0] == "vllm"
 
 
 def _account(role: Role, name: str, settings: Settings) -> Account | None:
