@@ -406,15 +406,6 @@ PREDICTORS = {
     "correct_given_attempted": "C/A",
     "refusal_rate": "Refusal rate",
 }
-POINT_SCHEMA = schema(
-    "source model family parameters_billion correct_rate correct_given_attempted refusal_rate refusal_index "
-    "low high sparse"
-)
-PREDICTOR_SCHEMA = schema(
-    "source predictor models degrees_of_freedom share shuffled shuffled_high pvalue share_beyond_chance "
-    "ceiling reason ceiling_reason",
-    degrees_of_freedom=pl.Int64,
-)
 
 
 @study
@@ -425,7 +416,13 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
     """
     chosen, notes = inputs.of_one_dataset(runs)
     every = [*paper_model_rows(chosen, options), *(row for _, row in model_rows(chosen, options))]
-    points = pl.DataFrame(every, schema=POINT_SCHEMA)
+    points = pl.DataFrame(
+        every,
+        schema=schema(
+            "source model family parameters_billion correct_rate correct_given_attempted refusal_rate refusal_index "
+            "low high sparse"
+        ),
+    )
     sparse_models = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
     if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else MIN_EXPLAINED):
@@ -442,7 +439,14 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
         if part.height
         for row in shares(part, source, errors, options.analysis.seed)
     ]
-    frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "source predictor models degrees_of_freedom share shuffled shuffled_high pvalue share_beyond_chance "
+            "ceiling reason ceiling_reason",
+            degrees_of_freedom=pl.Int64,
+        ),
+    )
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = part.sort("share_beyond_chance", descending=True).row(0, named=True)

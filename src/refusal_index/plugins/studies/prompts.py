@@ -377,7 +377,6 @@ COLUMNS = 2
 MANY_COLUMNS = 4
 MANY = 6
 """Number of models from which the matrices are small, without intervals."""
-AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason")
 
 
 @study
@@ -388,7 +387,12 @@ def prompt_agreement(runs: Sequence[RunResults], options: StudyOptions) -> Study
     """
     chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _agreement_rows(run, options)]
-    frame = with_ceiling(pl.DataFrame(rows, schema=AGREEMENT_SCHEMA))
+    frame = with_ceiling(
+        pl.DataFrame(
+            rows,
+            schema=schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason"),
+        )
+    )
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError("; no two prompts of these answered a question in common")
     return Study(frame, _draw_agreement, _printed_agreement, notes, inputs.data_values(chosen))
@@ -437,7 +441,10 @@ def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _agreement_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     # The answers of each prompt and whether they are right; `place` 0 is a question's first draw.
-    outcomes = {variant or inputs.ALL: rows.with_columns(_PLACE) for variant, rows in run.tables.items()}
+    outcomes = {
+        variant or inputs.ALL: rows.with_columns((pl.col("draw").rank("dense").over("question_id") - 1).alias("place"))
+        for variant, rows in run.tables.items()
+    }
     answers = {
         prompt: rows.filter(~pl.col("refused") & pl.col("wrong").is_not_null()).with_columns(right=~pl.col("wrong"))
         for prompt, rows in outcomes.items()
@@ -457,9 +464,6 @@ def _agreement_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str
         pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
         agreement = _agreement(pairs, options, same_prompt=prompt == other)
         yield {"model": run.label, "prompt": prompt, "other_prompt": other, **agreement}
-
-
-_PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
 
 
 def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> dict[str, Any]:

@@ -287,15 +287,12 @@ def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
 AVERAGE = "average"
 CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
-UNAVAILABLE = ("unanswerable", "inconsistent")
-AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
 PUBLISHED = "published_index"
 """Value of the column `statistic` for RI as the paper prints it."""
 PUBLISHED_AVERAGE = "published_average"
 """The same of their averages, which are the means of the printed values."""
 PUBLISHED_HEADING = inputs.published_heading("precise_wiki")
 OF_PAPER = (PUBLISHED, PUBLISHED_AVERAGE)
-NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
     "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
     statistic=pl.String,
@@ -385,7 +382,7 @@ def with_agreement(
     block = ranked_block(frame)
     rows: list[dict[str, Any]] = []
     if block is None:
-        rows += ({"statistic": name, "reason": NO_BLOCK} for name in AGREEMENT)
+        rows += ({"statistic": name, "reason": "no_two_models_on_two_datasets"} for name in AGREEMENT)
     else:
         defined = inside_range(frame)
         ranked = defined.filter(pl.col("model").is_in(block.models), pl.col("dataset").is_in(block.settings))
@@ -503,9 +500,11 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
 def truth_of(dataset: str | None) -> str | None:
     """Return whether the truth is available, in the context or from training, None if unknown for the dataset."""
     name = dataset or ""
-    if any(part in name for part in UNAVAILABLE):
+    if any(part in name for part in ("unanswerable", "inconsistent")):
         return "unavailable"
-    return "available" if any(part in name for part in AVAILABLE) else None
+    return (
+        "available" if any(part in name for part in ("counterfactual", "precise_wiki", "simpleqa", "almanac")) else None
+    )
 
 
 def _within_source(run: RunResults, options: StudyOptions) -> dict[str, float | None]:
