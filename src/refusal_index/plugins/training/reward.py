@@ -10,8 +10,6 @@ from refusal_index.data.outcome import Grade
 from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.replies import Grader, Refusal, grade_reply
 
-ROW_COLUMNS = ("question", "aliases", "choices")
-
 
 class RewardError(RefusalIndexError, ValueError):
     """A target, a reply or a column that no reward can be computed from."""
@@ -82,7 +80,7 @@ def abstention_reward(
         **columns: Any,
     ) -> list[float]:
         right_answers = _column(columns, gold, len(completions))
-        given = [name for name in ROW_COLUMNS if columns.get(name) is not None]
+        given = [name for name in ("question", "aliases", "choices") if columns.get(name) is not None]
         grades = []
         for row, completion in enumerate(completions):
             details = {name: columns[name][row] for name in given if columns[name][row]}
