@@ -14,6 +14,7 @@ from inspect_ai.model import (
     ModelAPI,
     ModelOutput,
     ModelUsage,
+    StopReason,
     TopLogprob,
     modelapi,
 )
@@ -24,6 +25,8 @@ from refusal_index.plugins.almanac.llama import GenerationResult
 from refusal_index.plugins.almanac.provider import CONCURRENCY
 from refusal_index.plugins.almanac.runtime import shared_runtime
 from refusal_index.protocol import Message, TokenLogprob
+
+STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
 
 
 @modelapi(name=ALMANAC)
@@ -83,7 +86,7 @@ class AlmanacAPI(ModelAPI):
     def _choice(self, completion: GenerationResult) -> ChatCompletionChoice:
         return ChatCompletionChoice(
             message=ChatMessageAssistant(content=completion.text, model=self.model_name, source="generate"),
-            stop_reason={"stop": "stop", "length": "max_tokens"}[completion.finish_reason],
+            stop_reason=STOP_REASONS[completion.finish_reason],
             logprobs=None if completion.logprobs is None else Logprobs(content=[*map(_logprob, completion.logprobs)]),
         )
 

@@ -42,6 +42,7 @@ from inspect_ai.model import (
     ModelUsage,
     TopLogprob,
 )
+from inspect_ai.model import StopReason as InspectStopReason
 from inspect_ai.scorer import Score
 
 from refusal_index.data.files import replacing
@@ -79,6 +80,15 @@ from refusal_index.runs.store import open_store
 SUFFIX = ""  # a folder
 SCORER = "refusal_index"
 NO_MODEL = "none/none"
+STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
+    StopReason.STOP: "stop",
+    StopReason.ANSWER: "stop",
+    StopReason.LENGTH: "max_tokens",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.TOOL_CALL: "tool_calls",
+    StopReason.REFUSAL: "content_filter",  # as Inspect reads a provider's own mark of a refusal
+    StopReason.UNKNOWN: "unknown",
+}
 UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|^/")
 """Characters that are not allowed in a sample's id, which becomes the name of a file in the log."""
@@ -309,15 +319,7 @@ class _SampleBuilder:
         tokens = read_logprobs(completion.logprobs)
         choice = ChatCompletionChoice(
             message=ChatMessageAssistant(content=completion.reply.text, model=name, source="generate"),
-            stop_reason={
-                StopReason.STOP: "stop",
-                StopReason.ANSWER: "stop",
-                StopReason.LENGTH: "max_tokens",
-                StopReason.CONTENT_FILTER: "content_filter",
-                StopReason.TOOL_CALL: "tool_calls",
-                StopReason.REFUSAL: "content_filter",  # as Inspect reads a provider's own mark of a refusal
-                StopReason.UNKNOWN: "unknown",
-            }[completion.reply.stop_reason],
+            stop_reason=STOP_REASONS[completion.reply.stop_reason],
             logprobs=None if tokens is None else Logprobs(content=[*map(_logprob, tokens)]),
         )
         return ModelOutput(model=name, choices=[choice], usage=_usage(completion), time=completion.seconds)
