@@ -23,7 +23,6 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
-from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import without_logprobs
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
@@ -202,13 +201,13 @@ def _advice(run: RunResults) -> Iterator[str]:
 
 def print_caveats(plans: Sequence[Plan]) -> None:
     """Print what to know before runs, each caveat once."""
-    lines = [_caveat_line(caveat) for plan in plans for caveat in plan.caveats]
+    lines = [
+        f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
+        for plan in plans
+        for caveat in plan.caveats
+    ]
     for line in dict.fromkeys(lines):
         console.note(line)
-
-
-def _caveat_line(caveat: Statement) -> str:
-    return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
 
 
 def print_notes(plans: Sequence[Plan]) -> None:

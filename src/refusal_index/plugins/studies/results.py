@@ -155,12 +155,7 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
             is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
             row[METRICS[cell["metric"]].label] = text + (MARK_FEWER if is_fewer else "")
         rows.append(row)
-    return _with_adjacent_blocks(pl.DataFrame(rows))
-
-
-def _with_adjacent_blocks(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with those of each block together, in order of appearance."""
-    return pl.concat(table.partition_by(style.BLOCK, maintain_order=True))
+    return pl.concat(pl.DataFrame(rows).partition_by(style.BLOCK, maintain_order=True))
 
 
 DIGITS = 2
