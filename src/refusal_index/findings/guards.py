@@ -38,8 +38,6 @@ from refusal_index.stats.planning import PlanningScenario
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
-TOO_FEW_NOT_REFUSED_AGAIN = "too_few_not_refused_again"
-"""Reason of an undefined guard: the runs share too few questions that neither of them refused again."""
 
 CONSTANT = "constant_difference"
 """Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
@@ -140,7 +138,8 @@ def bound_guards(
 def undefined_guards(margins: Mapping[str, float]) -> Iterator[NamedGuard]:
     """Yield a guard without a number for each margin; runs that share too few questions have none."""
     for name, margin in margins.items():
-        yield _undefined(name, margin, TOO_FEW_NOT_REFUSED_AGAIN)
+        # reason of an undefined guard: the runs share too few questions that neither of them refused again
+        yield _undefined(name, margin, "too_few_not_refused_again")
 
 
 def _undefined(name: str, margin: float, reason: str) -> NamedGuard:

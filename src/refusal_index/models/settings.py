@@ -446,10 +446,6 @@ def read_variable(value: Any, name: str) -> str:
     return value
 
 
-OWN_ARGUMENTS = ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role")
-"""Arguments of a model of Inspect that the run sets."""
-
-
 def read_model_args(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
     """Read arguments of a model as pairs of a name and a typed value; no message shows a value, which may be a key.
 
@@ -472,7 +468,8 @@ def read_model_args(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
             raise SettingError(f"{{{name}}}: expected the name of an argument, got {shortened(argument)}")
         if argument in arguments:
             raise SettingError(f"{where}: is given twice; leave one out")
-        if argument in OWN_ARGUMENTS:
+        # arguments of a model of Inspect that the run sets
+        if argument in ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role"):
             raise SettingError(f"{where}: is set by the run; leave it out")
         try:
             text = json.dumps({argument: entry}, allow_nan=False)

@@ -235,9 +235,6 @@ VLLM_PREFIX = "vllm."
 ERROR = "__inference_error__"
 """The column that holds the error of vLLM's stage; empty on success."""
 
-SAMPLING = ("temperature", "top_p", "seed", "max_tokens")
-"""Sampling parameters that have the same names in a chat body and in vLLM."""
-
 
 def check_gpus(names: Iterable[str]) -> None:
     """Raise ModelError if a vLLM model is to run on a cluster without a GPU, where Ray would wait for one for ever."""
@@ -310,7 +307,8 @@ def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
     {'seed': 7, 'max_tokens': 4096}
     """
     body = json.loads(row["body"])
-    sampling = {name: body[name] for name in SAMPLING if name in body}
+    # sampling parameters that have the same names in a chat body and in vLLM
+    sampling = {name: body[name] for name in ("temperature", "top_p", "seed", "max_tokens") if name in body}
     sampling.setdefault("max_tokens", MAX_REPLY_TOKENS)  # vLLM's default is 16
     return {"messages": body["messages"], "sampling_params": sampling}
 

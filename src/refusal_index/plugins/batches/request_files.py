@@ -60,9 +60,6 @@ CREATE TABLE results (
 """
 INSERT = "INSERT OR IGNORE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
 
-RESULT_FIELDS = ("response", "result", "error")
-"""Fields by which a line is recognised as a request or as a result, in any of the formats."""
-
 
 class ResultFileError(RefusalIndexError, ValueError):
     """A result file that cannot be read."""
@@ -232,8 +229,9 @@ def is_request(document: Any) -> bool:
     """
     if not isinstance(document, Mapping):
         return False
+    # fields by which a line is recognised as a request or as a result, in any of the formats
     return any(name in document for name in ("body", "params", "request")) and not any(
-        name in document for name in RESULT_FIELDS
+        name in document for name in ("response", "result", "error")
     )
 
 

@@ -102,8 +102,6 @@ def _cv(values: FloatArray) -> FloatArray:
         return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
 
 
-PAPER_PS = (1.0, 0.2)
-"""p of the weighted score: that of the paper's table, and that in its text."""
 WEIGHTED = "weighted_score"
 VARIABILITY_SCHEMA = schema(
     "model models metric p variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
@@ -307,8 +305,9 @@ def _variability_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[s
     scores = inputs.variant_scores(run, options)
     resampled = precision.resampled_metrics(run, options)
     for metric in inputs.COMPARED:
+        # p of the weighted score: that of the paper's table, and that in its text
         for p in (
-            dict.fromkeys((options.analysis.payoffs.weighted_score_p, *PAPER_PS)) if metric == WEIGHTED else (None,)
+            dict.fromkeys((options.analysis.payoffs.weighted_score_p, 1.0, 0.2)) if metric == WEIGHTED else (None,)
         ):
             values = [_value(score, metric, p) for score in scores]
             draws = precision.metric_draws(resampled, metric, p)

@@ -45,8 +45,6 @@ RESULTS_SCHEMA = schema(
 """`variants`: the number of prompts that an estimate combines, in rows of the variant ``combined``."""
 MAX_LINES = 60
 """Maximum number of lines of the figure that show single prompts; with more, each run has one line."""
-MARK_FEWER = " *"
-"""Follows a value over fewer prompts than the run has."""
 
 
 @study
@@ -153,7 +151,8 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         for cell in part.iter_rows(named=True):
             text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
             is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
-            row[METRICS[cell["metric"]].label] = text + (MARK_FEWER if is_fewer else "")
+            # follows a value over fewer prompts than the run has
+            row[METRICS[cell["metric"]].label] = text + (" *" if is_fewer else "")
         rows.append(row)
     return pl.concat(pl.DataFrame(rows).partition_by(style.BLOCK, maintain_order=True))
 
