@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError
 
 if TYPE_CHECKING:
     from refusal_index.data.analysis import Analysis
@@ -85,7 +84,7 @@ def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
 
     if values and (grader is None or grader in RULES_OF_IMPORTS):
         name = console.option(next(iter(values)))
-        raise OptionError(f"{name}: applies only with a grading model; name it with --grader, or leave it out")
+        raise console.OptionError(f"{name}: applies only with a grading model; name it with --grader, or leave it out")
 
 
 def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:

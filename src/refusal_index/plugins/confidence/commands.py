@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
 from refusal_index.render.format import Block, Table
 
@@ -109,7 +108,9 @@ def confidence(
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
-            raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
+            raise console.OptionError(
+                f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out"
+            )
         named = (
             None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
         )
@@ -118,7 +119,7 @@ def confidence(
         return
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
-            raise OptionError(
+            raise console.OptionError(
                 "--add and --out send nothing, so --method, --list and --dry-run do not apply; leave them out"
             )
         _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
@@ -163,7 +164,7 @@ def confidence(
         _show(summary, full=full)
         console.show(_result_blocks(plan, scored))
     if scored.ended is not None:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 def _show(summary: Sequence[MethodSummary], *, full: bool) -> None:
@@ -268,7 +269,7 @@ def _choose_threshold(
         check_place(out)
     runs = read_runs([run], Analysis(sampling=Sampling(*sampling)))
     if len(runs) != 1:
-        raise OptionError(
+        raise console.OptionError(
             f"expected one model on one dataset, got {len(runs)} in {run}: "
             f"{listed(compared.label for compared in runs)}; name one run, or split the table"
         )
@@ -278,7 +279,7 @@ def _choose_threshold(
     else:
         console.show((threshold.threshold_blocks if full else threshold.threshold_screen)(chosen_threshold))
     if chosen_threshold.table is None:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
     if out is not None:
         chosen_threshold.write(out)
         console.note(f"{out}: {chosen_threshold.table.height:,} questions, for compare, report, study and score")
@@ -293,14 +294,14 @@ def _add_and_export(
     from refusal_index.plugins.confidence.summary import summarise_confidence
 
     if add is None and (column or name is not None):
-        raise OptionError(
+        raise console.OptionError(
             f"{'--column' if column else '--name'}: expected --add FILE, whose scores it describes, got none"
         )
     if name is not None and not name.strip():
-        raise OptionError("--name: expected a name for the scores, got nothing")
+        raise console.OptionError("--name: expected a name for the scores, got nothing")
     if out is not None:
         if add is not None and add.resolve() == out.resolve():
-            raise OptionError(f"--out: {out} is the file to add; choose another name")
+            raise console.OptionError(f"--out: {out} is the file to add; choose another name")
         check_place(out)  # before the folder is changed
     document: dict[str, Any] = {}
     if add is not None:
