@@ -391,8 +391,7 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
 
 def start_coordinator() -> Any:
     """Start a `Coordinator` on the node of this process, so that it lives as long as this process."""
-    node = ray.get_runtime_context().get_node_id()
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    strategy = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)(Coordinator).remote()
 
 

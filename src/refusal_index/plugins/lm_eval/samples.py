@@ -285,8 +285,7 @@ def _options(record: Row, doc: Mapping[str, Any], size: int) -> tuple[str, ...]:
     entries = list(requests.values()) if isinstance(requests, dict) else requests
     if not isinstance(entries, list) or len(entries) != size:
         return ()
-    appended = [_appended(entry) for entry in entries]
-    return _each_once(appended)
+    return _each_once([_appended(entry) for entry in entries])
 
 
 def _appended(entry: Any) -> str:

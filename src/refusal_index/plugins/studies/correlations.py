@@ -159,8 +159,7 @@ def _most_draws(runs: Sequence[RunResults]) -> dict[Key, Samples]:
 
 def _samples(run: RunResults, variant: str | None, outcomes: pl.DataFrame) -> Samples:
     if is_first_pass_alone(run):
-        n_draws = outcomes.drop_nulls("refused")["draw"].n_unique()
-        return Samples(run, variant, n_draws, None)
+        return Samples(run, variant, outcomes.drop_nulls("refused")["draw"].n_unique(), None)
     matrix = draw_matrix(outcomes)
     return Samples(run, variant, len(matrix.refused), matrix)
 

@@ -128,6 +128,5 @@ def _text(completion: Any) -> str:
         raise RewardError(f"completions: expected texts or lists of messages, got {shortened(completion)}")
     content = completion[-1].get("content") if completion else ""
     if isinstance(content, list):
-        parts = [part.get("text") or "" for part in content if isinstance(part, Mapping)]
-        return "".join(parts)
+        return "".join([part.get("text") or "" for part in content if isinstance(part, Mapping)])
     return content or ""
