@@ -720,10 +720,6 @@ class Servers:
             return Server(self.base_url, self.api_key_env)
         return Server(self.grader_base_url, self.grader_api_key_env)
 
-    def as_model(self, role: Role) -> Servers:
-        """Return the servers under which the model in a role is asked as the model under evaluation."""
-        return Servers(*self.of_role(role))
-
 
 @dataclass(frozen=True)
 class RequestSettings:

@@ -231,7 +231,11 @@ class Threshold(Printable):
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
-            *([Statement("judged_where_chosen", "serious", self._named)] if self._judges_where_chosen else []),
+            *(
+                [Statement("judged_where_chosen", "serious", self._named)]
+                if self.candidates and bounded and self.selected.cut is not None
+                else []
+            ),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
@@ -243,11 +247,6 @@ class Threshold(Printable):
 
     def _repr_html_(self) -> str:
         return to_html(threshold_blocks(self))
-
-    @property
-    def _judges_where_chosen(self) -> bool:
-        """Whether the half that evaluates the cut has chosen the method."""
-        return bool(self.candidates) and self.options.max_error is not None and self.selected.cut is not None
 
     def _selection(self) -> Statement:
         """State among which methods the method was chosen, by what, and which were left out."""
