@@ -92,6 +92,7 @@ def _variant(model: str, variant: str, refused: np.ndarray, wrong: np.ndarray) -
         weight=pl.lit(None, pl.Float64),
         question=pl.format("Who received the prize of the society in the year in which it met {} times?", "number"),
         gold=pl.format("Person {}", "number"),
+        answerable=pl.lit(value=True),
         reading=pl.when(is_refused).then(pl.lit("wording")).otherwise(pl.lit("answer")),
         first_reply=pl.when(is_refused).then(pl.lit("I don't know.")).otherwise(answer),
         forced_reply=pl.when(is_refused).then(answer),

@@ -331,6 +331,7 @@ def _table(
             for name in ("refused", "wrong", "forced_grade")
         ),
         *(text.alias(name) for name in ("question", "gold", "cluster")),
+        answerable=pl.lit(None, pl.Boolean),
         model=pl.lit(role),
         dataset=pl.lit("d"),
         variant=pl.lit("v"),

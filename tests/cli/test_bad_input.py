@@ -343,7 +343,7 @@ def test_help_lists_exit_statuses(command, name):
     output = " ".join(command(*name.split(), "--help").stdout.split())
     assert "Exit status: 0 done" in output
     assert "1 done without a run that could not be read" in output
-    assert "folders of sets" in output
+    assert "of several runs" in output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
