@@ -105,7 +105,7 @@ def variant_statements(variant: VariantSummary) -> Iterator[Statement]:
         values = {"estimate": corrected.estimate, "status": corrected.status, "reason": corrected.reason}
         yield Statement("corrected_status", "serious", values)
     topics = variant.sensitivity.topics
-    # joins the names of a mix's datasets
+    # a plus sign joins the names of a mix's datasets
     if topics is not None and "+" in (variant.dataset or ""):
         by_topic = {topic.topic: topic.refusal_index for topic in topics.each}
         yield Statement("within_sources", "conclusion", {"within": topics.within, "each": by_topic})

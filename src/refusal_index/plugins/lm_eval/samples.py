@@ -130,10 +130,13 @@ def _not_used(record: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in doc if name not in used)
 
 
+USUAL_METRICS = ("exact_match", "em", "acc", "exact")
+"""Metrics that say whether an answer is right, in order of preference."""
+
+
 def _usual_metric(file: SourceFile, metrics: Sequence[str]) -> str:
     """Return the only metric, or the first usual one; raises FirstPassError if there is neither."""
-    # metrics that say whether an answer is right, in order of preference
-    usual = [name for name in ("exact_match", "em", "acc", "exact") if name in metrics]
+    usual = [name for name in USUAL_METRICS if name in metrics]
     if len(metrics) == 1 or usual:
         return usual[0] if usual else metrics[0]
     raise FirstPassError(
@@ -285,7 +288,8 @@ def _options(record: Row, doc: Mapping[str, Any], size: int) -> tuple[str, ...]:
     entries = list(requests.values()) if isinstance(requests, dict) else requests
     if not isinstance(entries, list) or len(entries) != size:
         return ()
-    return _each_once([_appended(entry) for entry in entries])
+    appended = [_appended(entry) for entry in entries]
+    return _each_once(appended)
 
 
 def _appended(entry: Any) -> str:

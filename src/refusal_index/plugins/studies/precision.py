@@ -368,6 +368,7 @@ def _spread_row(
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
+PRINTED_SIZES = (100, 500, 1000, 2000)
 MAX_RUNS = 4
 """Maximum number of runs of which the table has all sizes; of more it has `PRINTED_SIZES` and the largest of each."""
 
@@ -376,7 +377,7 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the observed and predicted coefficients of variation, one row per model and size."""
     if frame.select("model", "dataset", "variant").n_unique() > MAX_RUNS:
         largest = pl.col("size") == pl.col("size").max().over("model", "dataset", "variant")
-        frame = frame.filter(pl.col("size").is_in((100, 500, 1000, 2000)) | largest)
+        frame = frame.filter(pl.col("size").is_in(PRINTED_SIZES) | largest)
     cells = [
         "cannot be estimated" if row["reason"] == NEAR_ZERO else f"{number(row['cv'])} ({number(row['predicted_cv'])})"
         for row in frame.iter_rows(named=True)
