@@ -13,6 +13,7 @@ from refusal_index.errors import RefusalIndexError
 if TYPE_CHECKING:
     from refusal_index import stats
     from refusal_index.findings.run_results import RunResults, open_run
+    from refusal_index.plugins.confidence.rule import load_rule
     from refusal_index.plugins.confidence.scores import confidence_scores
     from refusal_index.plugins.confidence.threshold import threshold
     from refusal_index.plugins.studies.api import study
@@ -54,6 +55,7 @@ __all__ = [
     "gate",
     "grade_reply",
     "load_prompt_set",
+    "load_rule",
     "open_run",
     "plan",
     "rank",
@@ -76,6 +78,7 @@ _PLACES = {
     "runs.scoring": ("score",),
     "runs.sensitivity": ("sensitivity",),
     "findings.run_results": ("RunResults", "open_run"),
+    "plugins.confidence.rule": ("load_rule",),
     "plugins.confidence.scores": ("confidence_scores",),
     "plugins.confidence.threshold": ("threshold",),
     "plugins.studies.api": ("study",),

@@ -165,6 +165,11 @@ def test_no_valid_threshold_gives_exit_status_1_and_writes_nothing(command):
             ("r", "--penalty", "1", "--method", "likelihood", "--out", "r/outcomes.parquet"),
             "--out: r/outcomes.parquet lies in the folder of a run; choose another place",
         ),
+        (("r", "--method", "likelihood", "--save", "v.json"), "expected penalty or max_error, got neither"),
+        (
+            ("r", "--penalty", "1", "--method", "likelihood", "--save", "bare.csv"),
+            "--save: bare.csv already exists; choose another name",
+        ),
         (("nowhere", "--penalty", "1"), "nowhere cannot be read: there is no such file or folder"),
         (
             ("bare.csv", "--penalty", "1"),
@@ -194,6 +199,18 @@ def test_run_without_scores_names_the_confidence_command(command, run_folder):
     assert "r has no scores yet; 'refusal-index confidence r' adds them" in done.stderr
     with pytest.raises(RunFolderError, match="has no scores yet"):
         ri.threshold("r", penalty=1)
+
+
+def test_saved_rule_holds_the_threshold_of_the_command(command, scored):
+    chosen = ("confidence", "r", "--method", "likelihood", "--penalty", "1", "--json")
+    done = command(*chosen, "--save", "rule.json")
+    rule = ri.load_rule("rule.json", model="almanac/small", method="likelihood")
+    assert rule.threshold == json.loads(done.stdout)["cut"]
+    assert "rule.json: a rule for load_rule" in done.stderr
+    done = command("confidence", "r", "--method", "other", "--variants", "low", "--penalty", "1", "--save", "o.json")
+    assert done.exit_code == 2
+    assert "got other; name one of likelihood, " in done.stderr
+    assert not Path("o.json").exists()
 
 
 def test_threshold_rejects_an_existing_folder_as_output(command, scored):

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Question
+from refusal_index.plugins.confidence.answer_probability import answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.plugins.confidence.model_scores import (
     METHODS,
     answer_entropy,
-    answer_tokens,
     believed,
     choice_probability,
     chosen,
@@ -215,7 +215,7 @@ def test_other_replies_are_not_a_choice(text):
     assert believed([replied(text)]) is None
 
 
-@pytest.mark.parametrize("reason", [one for one in StopReason if one is not StopReason.STOP])
+@pytest.mark.parametrize("reason", sorted({*StopReason} - {StopReason.STOP, StopReason.ANSWER}))
 def test_unfinished_reply_is_not_a_choice(reason):
     assert believed([replied("A", stop_reason=reason)]) is None
 

@@ -204,7 +204,7 @@ def test_last_complete_pair_of_tags_is_read(reply, stated):
     assert stated_confidence(replied(reply)) == stated
 
 
-@pytest.mark.parametrize("reason", [one for one in StopReason if one is not StopReason.STOP])
+@pytest.mark.parametrize("reason", sorted({*StopReason} - {StopReason.STOP, StopReason.ANSWER}))
 def test_truncated_or_filtered_reply_states_no_confidence(reason):
     assert stated_confidence(replied("<confidence>85</confidence>", stop_reason=reason)) is None
 

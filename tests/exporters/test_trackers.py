@@ -44,7 +44,7 @@ def test_large_outcome_table_is_truncated(run, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "q3")  # too short to be a key
     monkeypatch.setattr(clients, "MAX_ROWS", 7)
     (found,) = read_exported([run.path])
-    columns, rows = table_of(found)
+    columns, rows = table_of(found.outcomes)
     assert columns == run.outcomes.columns
     assert [tuple(row) for row in rows] == run.outcomes.head(7).rows()
 

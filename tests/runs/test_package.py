@@ -30,6 +30,7 @@ PUBLIC = [
     "gate",
     "grade_reply",
     "load_prompt_set",
+    "load_rule",
     "open_run",
     "plan",
     "rank",
@@ -77,6 +78,7 @@ plugins.batches.journal.JournalError
 plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
 plugins.confidence.method.TrainingError
+plugins.confidence.rule.RuleError
 plugins.inspect.IncompatibleError
 plugins.inspect.two_pass.TwoPassError
 plugins.paper.latex.PaperError
@@ -147,7 +149,8 @@ def errors() -> dict[str, type[BaseException]]:
                 raise
             continue
         for name, one in members:
-            if issubclass(one, BaseException) and one.__module__.startswith("refusal_index"):
+            is_error = issubclass(one, BaseException) and not issubclass(one, Warning)
+            if is_error and one.__module__.startswith("refusal_index"):
                 found[f"{one.__module__.removeprefix('refusal_index.')}.{name}"] = one
     return found
 

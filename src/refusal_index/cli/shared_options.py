@@ -72,17 +72,17 @@ def check_place(out: Path) -> None:
     check_new_file(out)
 
 
-def check_new_file(out: Path) -> None:
-    """Raise OptionError if ``--out`` already exists, or its folder does not exist."""
+def check_new_file(out: Path, option: str = "--out") -> None:
+    """Raise OptionError if the file of an option already exists, or its folder does not exist."""
     if out.exists() or out.is_symlink():
-        raise OptionError(f"--out: {out} already exists; choose another name, or remove it")
-    check_folder_of(out)
+        raise OptionError(f"{option}: {out} already exists; choose another name, or remove it")
+    check_folder_of(out, option)
 
 
-def check_folder_of(path: Path) -> None:
-    """Raise OptionError if the folder of a file for ``--out`` does not exist."""
+def check_folder_of(path: Path, option: str = "--out") -> None:
+    """Raise OptionError if the folder of an option's file does not exist."""
     if not path.parent.is_dir():
-        raise OptionError(f"--out: the folder {path.parent} does not exist; create it, or choose another")
+        raise OptionError(f"{option}: the folder {path.parent} does not exist; create it, or choose another")
 
 
 def words_of(entries: Sequence[str] | None) -> dict[str, str]:

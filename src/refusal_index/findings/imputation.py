@@ -38,7 +38,9 @@ CELLS = ("answered_right", "answered_wrong", "refused_right", "refused_wrong")
 SEED = 0
 """Seed of the choice of which missing answer gets which cell, so that a verdict is the same each time."""
 
-_IS_FORCED_REFUSAL = ((pl.col("forced_grade") == Grade.REFUSED.value) & ~IS_UNANSWERABLE).fill_null(value=False)
+_IS_FORCED_REFUSAL = (pl.col("forced_grade") == Grade.REFUSED.value).fill_null(value=False) & (
+    ~IS_UNANSWERABLE.fill_null(value=False)
+)
 
 _IS_REFUSED_AGAIN = (pl.col("refused") & _IS_FORCED_REFUSAL).fill_null(value=False)
 

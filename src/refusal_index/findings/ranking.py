@@ -170,7 +170,10 @@ class RunRanking(MatchedRuns):
         """The runs whose interval of RI includes variation between prompts that is estimated from two."""
         if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
             return ()
-        joint = (joint_index([run.tables[name] for name in self.variants], self.analysis) for run in self.runs)
+        joint = (
+            joint_index([run.tables[name] for name in self.variants if name in run.tables], self.analysis)
+            for run in self.runs
+        )
         labelled = zip(self.labels, joint, strict=True)
         return tuple(label for label, found in labelled if found is not None and has_two_prompts(found[1]))
 

@@ -45,7 +45,8 @@ def _remarks(run: Mapping[str, Any]) -> Iterator[str]:
     if "error" in run:
         yield run["error"].removeprefix(f"{run['folder']}: ").removeprefix(f"{run['folder']}/")
     elif run["status"] != "complete":
-        yield sentence(Statement(f"run_{run['status']}", "serious", run))
+        has_none = run["status"] == "no_results"
+        yield sentence(Statement("run_no_results" if has_none else "run_incomplete", "serious", run))
     if INDEX in run and run[INDEX]["estimate"] is None:
         yield sentence(Statement("index_undefined", "serious", run[INDEX]))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
+from refusal_index.cli.console import INCOMPLETE, OptionError
+from refusal_index.cli.shared_options import check_new_file, check_place, columns_of, output, takes_settings
 from refusal_index.render.format import Block, Table
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def confidence(
     confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
     variants: str | None = None,
     out: Annotated[Path | None, output()] = None,
+    save: Annotated[Path | None, output()] = None,
     cluster: str | None = None,
     weight: str | None = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -88,6 +90,8 @@ def confidence(
     - `variants` NAME: Prompt to choose a threshold for, if scores differ between prompts.
     - `out` FILE: Write all scores of the run (.csv, .jsonl, .parquet); with --penalty or --max-error, the other half
       of the questions as a run that refuses below the threshold, for compare, report, study and score.
+    - `save` FILE: Write method, calibration and threshold as a JSON file, which load_rule reads where the model is
+      deployed; for scores from the reply and its log probabilities, with --penalty or --max-error.
     - `seed`: Random seed of the split into halves.
     - `add` FILE: Add scores from a table (.csv, .jsonl, .json, .parquet; columns question_id and confidence suffice,
       or a table of UQLM or lm-polygraph); sends nothing.
@@ -104,22 +108,20 @@ def confidence(
     - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
       states p-ik reads; for a run over HTTP. [default: the run's model]
     """
-    if penalty is not None or max_error is not None:
+    if penalty is not None or max_error is not None or save is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
-            raise console.OptionError(
-                f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out"
-            )
+            raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
         named = (
             None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
         )
         chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
-        _choose_threshold(run, chosen, (cluster, weight), out, as_json=json, full=full)
+        _choose_threshold(run, chosen, (cluster, weight), out, save, as_json=json, full=full)
         return
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
-            raise console.OptionError(
+            raise OptionError(
                 "--add and --out send nothing, so --method, --list and --dry-run do not apply; leave them out"
             )
         _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
@@ -164,7 +166,7 @@ def confidence(
         _show(summary, full=full)
         console.show(_result_blocks(plan, scored))
     if scored.ended is not None:
-        raise typer.Exit(console.INCOMPLETE)
+        raise typer.Exit(INCOMPLETE)
 
 
 def _show(summary: Sequence[MethodSummary], *, full: bool) -> None:
@@ -254,6 +256,7 @@ def _choose_threshold(
     options: tuple[Any, ...],
     sampling: tuple[str | None, str | None],
     out: Path | None,
+    save: Path | None,
     *,
     as_json: bool,
     full: bool,
@@ -267,9 +270,11 @@ def _choose_threshold(
     chosen = threshold.ThresholdOptions(*options)
     if out is not None:
         check_place(out)
+    if save is not None:
+        check_new_file(save, "--save")
     runs = read_runs([run], Analysis(sampling=Sampling(*sampling)))
     if len(runs) != 1:
-        raise console.OptionError(
+        raise OptionError(
             f"expected one model on one dataset, got {len(runs)} in {run}: "
             f"{listed(compared.label for compared in runs)}; name one run, or split the table"
         )
@@ -279,10 +284,13 @@ def _choose_threshold(
     else:
         console.show((threshold.threshold_blocks if full else threshold.threshold_screen)(chosen_threshold))
     if chosen_threshold.table is None:
-        raise typer.Exit(console.INCOMPLETE)
+        raise typer.Exit(INCOMPLETE)
     if out is not None:
         chosen_threshold.write(out)
         console.note(f"{out}: {chosen_threshold.table.height:,} questions, for compare, report, study and score")
+    if save is not None:
+        chosen_threshold.save_rule(save)
+        console.note(f"{save}: a rule for load_rule")
 
 
 def _add_and_export(
@@ -294,14 +302,14 @@ def _add_and_export(
     from refusal_index.plugins.confidence.summary import summarise_confidence
 
     if add is None and (column or name is not None):
-        raise console.OptionError(
+        raise OptionError(
             f"{'--column' if column else '--name'}: expected --add FILE, whose scores it describes, got none"
         )
     if name is not None and not name.strip():
-        raise console.OptionError("--name: expected a name for the scores, got nothing")
+        raise OptionError("--name: expected a name for the scores, got nothing")
     if out is not None:
         if add is not None and add.resolve() == out.resolve():
-            raise console.OptionError(f"--out: {out} is the file to add; choose another name")
+            raise OptionError(f"--out: {out} is the file to add; choose another name")
         check_place(out)  # before the folder is changed
     document: dict[str, Any] = {}
     if add is not None:

@@ -25,15 +25,16 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from statistics import fmean
 
 import polars as pl
 
 from refusal_index.data.outcome import Question
 from refusal_index.data.reasoning import without_reasoning
+from refusal_index.plugins.confidence.answer_probability import REDUCTIONS, Reduce, answer_probability, answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.protocol import Pass, TokenLogprob, answer_start, read_reply, same_answer
+from refusal_index.protocol import Pass, TokenLogprob, read_reply, same_answer
 from refusal_index.protocol.choices import read_choice
 from refusal_index.protocol.final_answer import DECORATION
 
@@ -127,7 +128,7 @@ def _with_draws(evidence: Evidence) -> dict[str, Answer]:
     }
 
 
-def likelihood(evidence: Evidence, reduce: Callable[[Sequence[float]], float] = math.fsum) -> pl.DataFrame:
+def likelihood(evidence: Evidence, reduce: Reduce = REDUCTIONS["likelihood"]) -> pl.DataFrame:
     """Return the probability of each answer that has log probabilities of its tokens.
 
     Parameters
@@ -135,47 +136,17 @@ def likelihood(evidence: Evidence, reduce: Callable[[Sequence[float]], float] = 
     evidence
         The answers.
     reduce
-        Reduces the tokens' log probabilities to one value: the sum gives the probability of the answer, the mean its
-        length-normalised probability, and the minimum that of its least likely token.
+        One of `REDUCTIONS`.
     """
     reported = {question_id: answer for question_id, answer in evidence.answers.items() if answer.logprobs is not None}
-
-    def probability(_question_id: str, answer: Answer) -> float | None:
-        tokens = answer_tokens(answer.text, answer.logprobs or ())
-        # Providers round log probabilities, some of them to values above 0.
-        return min(math.exp(reduce([token.logprob for token in tokens])), 1.0) if tokens else None
-
-    return score_each(reported, probability)
-
-
-def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    """Return the tokens of a reply that make up its answer, without surrounding ones such as tags.
-
-    Parameters
-    ----------
-    answer
-        The answer parsed from the reply; if the tokens do not contain it, all tokens are returned.
-    tokens
-        Tokens of the whole reply.
-
-    Examples
-    --------
-    >>> tokens = [TokenLogprob(text, -1.0) for text in ("<answer>", "Li", "ma", "</answer>")]
-    >>> [one.token for one in answer_tokens("Lima", tokens)]
-    ['Li', 'ma']
-    """
-    start = answer_start("".join(token.token for token in tokens), answer)
-    if start is None:
-        return tokens
-    ends = accumulate(len(token.token) for token in tokens)
-    stop = start + len(answer)
-    return [token for token, end in zip(tokens, ends, strict=True) if end > start and end - len(token.token) < stop]
+    return score_each(reported, lambda _, answer: answer_probability(answer.text, answer.logprobs or (), reduce))
 
 
 P_TRUE = "p-true"
 TRUE = "true"
 FALSE = "false"
 JUDGEMENT = Question(P_TRUE, "", TRUE, choices=(TRUE, FALSE))
+SPELLINGS = {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}
 LEAST_SHARE = 0.5
 """Minimum share of the probability, or of the replies, that must fall on the two choices together."""
 
@@ -282,7 +253,7 @@ def choice_probability(tokens: Sequence[TokenLogprob]) -> float | None:
 
 
 def _spelt(token: str) -> str | None:
-    return {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}.get(token.strip(DECORATION).casefold())
+    return SPELLINGS.get(token.strip(DECORATION).casefold())
 
 
 Read = Callable[[str], float | None]
@@ -427,31 +398,21 @@ def _verbalised(name: str, about: str, parse: Read) -> Method:
 
 
 _FIRST, _FORCED, _LOGPROBS = (frozenset({need}) for need in (Need.FIRST_DRAWS, Need.FORCED_DRAWS, Need.LOGPROBS))
-_MIN = partial(likelihood, reduce=min)
+_MEAN = partial(likelihood, reduce=REDUCTIONS["likelihood-mean"])
+_MIN = partial(likelihood, reduce=REDUCTIONS["likelihood-min"])
+_JUDGED = "probability of 'true' when the model judges its own answer"
 _NUMBER = "number from 0 to 100 that the model"
 _PHRASE = "one of seven phrases that the model"
+_AGREE = "share of the other forced answers that agree with the answer"
 
 METHODS = (
     Method("p-answering", "share of the other first-pass samples that answer", p_answering, _FIRST),
-    Method(
-        "self-consistency", "share of the other forced answers that agree with the answer", self_consistency, _FORCED
-    ),
+    Method("self-consistency", _AGREE, self_consistency, _FORCED),
     Method("answer-entropy", "how little the sampled answers vary", answer_entropy, _FORCED),
     Method("likelihood", "probability of the answer: the product over its tokens", likelihood, _LOGPROBS),
-    Method(
-        "likelihood-mean",
-        "geometric mean of the probabilities of the answer's tokens",
-        partial(likelihood, reduce=fmean),
-        _LOGPROBS,
-    ),
+    Method("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _MEAN, _LOGPROBS),
     Method("likelihood-min", "probability of the answer's least likely token", _MIN, _LOGPROBS),
-    Method(
-        P_TRUE,
-        "probability of 'true' when the model judges its own answer",
-        p_true,
-        frozenset({Need.REQUESTS}),
-        (PROMPTS[P_TRUE],),
-    ),
+    Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
     _verbalised("verbalised-number", f"{_NUMBER} states with its answer", read_number),
     _verbalised("verbalised-words", f"{_PHRASE} states with its answer", read_phrase),
     _verbalised("verbalised-number-after", f"{_NUMBER} states after its answer", read_number),

@@ -24,6 +24,7 @@ from refusal_index.data.outcome_table import (
 )
 from refusal_index.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.findings.run_results import RunResults
+from refusal_index.plugins.confidence.answer_probability import Calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class ScoredAnswers:
         Whether it was trained on one half of the questions only.
     not_trained
         Why a trained method could not be trained on one half; empty if it was, or was not asked to be.
+    calibration
+        The fitted function that gave the scores, if they are calibrated likelihoods of a single function.
     """
 
     method: str
@@ -51,6 +54,7 @@ class ScoredAnswers:
     is_trained: bool
     is_trained_on_half: bool = False
     not_trained: str = ""
+    calibration: Calibration | None = None
 
     @property
     def name(self) -> str:

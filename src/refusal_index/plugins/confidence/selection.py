@@ -19,10 +19,11 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import recorded_methods
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
+from refusal_index.plugins.confidence.model_scores import likelihood
 from refusal_index.plugins.confidence.plan import method_of
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers
 from refusal_index.plugins.confidence.scores import evidence_of_run
-from refusal_index.plugins.confidence.trained import groups_of
+from refusal_index.plugins.confidence.trained import CALIBRATORS, groups_of
 
 MIN_SHARE = 0.5
 """Methods that scored fewer answers than this share of those of the method with the most are not candidates."""
@@ -138,7 +139,30 @@ def trained_on(
         elif answers.method in reasons:
             yield replace(answers, not_trained=reasons[answers.method])
         else:
-            yield _with_scores(answers, scores[answers.method])
+            new = dict(scores[answers.method].select("question_id", "confidence").iter_rows())
+            yield _with_scores(answers, new)
+
+
+def with_one_calibration(
+    run: RunResults, answers: ScoredAnswers, half: frozenset[str], prompts: str | None
+) -> ScoredAnswers:
+    """Return calibrated likelihoods by one function, fitted on one half; other scores unchanged.
+
+    Out of fold, each answer has one of five functions, and a threshold of a saved rule applies to one. It is a
+    non-decreasing function of the likelihood, so it changes no answer's place among the others.
+
+    - `run`, `half`, `prompts`: as for `trained_on`.
+    - `answers`: the scores.
+    """
+    fit = CALIBRATORS.get(answers.method) if answers.is_trained_on_half else None
+    if fit is None:
+        return answers
+    evidence = _evidence(run, _trainable(run, answers.method), prompts).with_grades_of(half)
+    rows = likelihood(evidence).drop_nulls("confidence")
+    graded = rows.drop_nulls("wrong")
+    calibration = fit(graded["confidence"].to_numpy(), (~graded["wrong"]).cast(pl.Float64).to_numpy())
+    scores = {name: calibration(score) for name, score in rows.select("question_id", "confidence").iter_rows()}
+    return replace(_with_scores(answers, scores), calibration=calibration)
 
 
 def _trainable(run: RunResults, name: str) -> Method:
@@ -160,7 +184,6 @@ def _evidence(run: RunResults, method: Method, prompts: str | None) -> Evidence:
     return replace(evidence, groups=groups, layer=records[0].layer if records else None)
 
 
-def _with_scores(answers: ScoredAnswers, scores: pl.DataFrame) -> ScoredAnswers:
-    new: Mapping[str, float | None] = dict(scores.select("question_id", "confidence").iter_rows())
-    confidence = pl.col("question_id").replace_strict(new, default=None, return_dtype=pl.Float64)
+def _with_scores(answers: ScoredAnswers, scores: Mapping[str, float | None]) -> ScoredAnswers:
+    confidence = pl.col("question_id").replace_strict(scores, default=None, return_dtype=pl.Float64)
     return replace(answers, rows=answers.rows.with_columns(confidence=confidence), is_trained_on_half=True)

@@ -30,6 +30,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence.saving import write_rule
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
@@ -38,7 +39,13 @@ from refusal_index.plugins.confidence.scored_answers import (
     virtual_run,
 )
 from refusal_index.plugins.confidence.section import estimate_cells
-from refusal_index.plugins.confidence.selection import ComparedMethod, best_candidate, compared_on, trained_on
+from refusal_index.plugins.confidence.selection import (
+    ComparedMethod,
+    best_candidate,
+    compared_on,
+    trained_on,
+    with_one_calibration,
+)
 from refusal_index.render.format import Block, Table, abbreviated, estimate, number, percent, to_html, to_text
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.runs.gate import compared_runs
@@ -221,6 +228,7 @@ class Threshold(Printable):
         on_half = self.answers.is_trained_on_half
         trained = {**self._named, "bounded": bounded, "reason": self.answers.not_trained}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
+        adapted = {**self._named, "chosen": bool(self.candidates)}
         return (
             self._bound(self.selected)
             if isinstance(self.selected, stats.RiskThreshold)
@@ -231,11 +239,7 @@ class Threshold(Printable):
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
-            *(
-                [Statement("judged_where_chosen", "serious", self._named)]
-                if self.candidates and bounded and self.selected.cut is not None
-                else []
-            ),
+            *([Statement("judged_where_chosen", "serious", adapted)] if self._judges_where_chosen else []),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
@@ -247,6 +251,12 @@ class Threshold(Printable):
 
     def _repr_html_(self) -> str:
         return to_html(threshold_blocks(self))
+
+    @property
+    def _judges_where_chosen(self) -> bool:
+        """Whether the half that evaluates the cut has chosen the method, or calibrated its scores."""
+        is_adapted = bool(self.candidates) or self.answers.calibration is not None
+        return is_adapted and self.options.max_error is not None and self.selected.cut is not None
 
     def _selection(self) -> Statement:
         """State among which methods the method was chosen, by what, and which were left out."""
@@ -334,6 +344,19 @@ class Threshold(Printable):
         write_outcomes(self.table, path)
         return Path(path)
 
+    def save_rule(self, path: str | Path) -> Path:
+        """Write method, calibration and threshold as a JSON file for `refusal_index.load_rule`, and return its path.
+
+        Raises
+        ------
+        ConfidenceError
+            If the score is computed from more than a reply and its log probabilities, or there is no threshold.
+        RunFolderError
+            If the scores are not those of a run's folder.
+        """
+        write_rule(Path(path), self.run, self.answers, self.to_document())
+        return Path(path)
+
     def to_frame(self) -> pl.DataFrame:
         """Return `points` as a table, one row for each point and measure, with estimates and differences."""
         rows = []
@@ -393,7 +416,8 @@ def find_threshold(run: RunResults, options: ThresholdOptions) -> Threshold:
     choosing = halves.first if options.max_error is None else halves.second
     methods = tuple(trained_on(run, methods, choosing, options.prompts))
     compared = () if len(methods) == 1 else compared_on(methods, choosing, options.penalty)
-    answers = best_candidate(compared).answers if compared else methods[0]
+    best = best_candidate(compared).answers if compared else methods[0]
+    answers = with_one_calibration(run, best, choosing, options.prompts)
     _check(answers)
     first, second = (answers.usable.filter(pl.col("question_id").is_in(list(half))) for half in halves)
     if first.is_empty() or second.is_empty():

@@ -29,6 +29,12 @@ from scipy import special
 from refusal_index.data.outcome import Question
 from refusal_index.errors import suggestion
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence.answer_probability import (
+    NEAREST,
+    Calibration,
+    IsotonicFunction,
+    PlattScaling,
+)
 from refusal_index.plugins.confidence.hidden_states import load_weights
 from refusal_index.plugins.confidence.method import Evidence, Method, Need, TrainingError
 from refusal_index.plugins.confidence.model_scores import likelihood
@@ -282,6 +288,11 @@ def logistic_regression(features: Any, targets: FloatArray, held_out: Any, stren
     >>> found.round(3).tolist()  # the features are constant, so this is the mean target
     [0.5]
     """
+    return np.asarray(_fitted_logistic(features, targets, strength).predict_proba(held_out)[:, 1], np.float64)
+
+
+def _fitted_logistic(features: Any, targets: FloatArray, strength: float) -> Any:
+    """Return scikit-learn's fitted logistic regression."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - an optional dependency, slow to import
 
     above = np.flatnonzero(targets > 0)
@@ -289,8 +300,7 @@ def logistic_regression(features: Any, targets: FloatArray, held_out: Any, stren
     rows = np.concatenate([above, below])
     kinds = np.concatenate([np.ones(above.size, np.int64), np.zeros(below.size, np.int64)])
     weights = np.concatenate([targets[above], 1 - targets[below]])
-    fitted = LogisticRegression(C=strength, max_iter=1000).fit(features[rows], kinds, sample_weight=weights)
-    return np.asarray(fitted.predict_proba(held_out)[:, 1], np.float64)
+    return LogisticRegression(C=strength, max_iter=1000).fit(features[rows], kinds, sample_weight=weights)
 
 
 def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
@@ -341,25 +351,22 @@ NOISE = -1
 """HDBSCAN's label for questions outside all clusters."""
 
 
-Calibrator = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-"""Takes training scores, whether their answers are right, and held-out scores; returns calibrated probabilities."""
-
-NEAREST = 1e-6
-"""Likelihoods are clipped to this distance from 0 and 1; beyond it, differences in the logit are meaningless."""
+Fit = Callable[[FloatArray, FloatArray], Calibration]
+"""Takes the scores of answers and whether each is right; returns the fitted function of a score."""
 
 UNPENALISED = 1e6
 """Inverse penalty that is practically none but lets the fit converge for perfectly separated answers."""
 
 
-def calibrated(evidence: Evidence, calibrator: Calibrator) -> pl.DataFrame:
+def calibrated(evidence: Evidence, fit: Fit) -> pl.DataFrame:
     """Return calibrated likelihoods: the probability that an answer with such a likelihood is right.
 
     Parameters
     ----------
     evidence
         The answers.
-    calibrator
-        Fitted to the likelihoods of the other folds.
+    fit
+        Fits a function to the likelihoods of the other folds.
     """
     raw = dict(likelihood(evidence).select("question_id", "confidence").iter_rows())
     scores = np.array(
@@ -367,26 +374,24 @@ def calibrated(evidence: Evidence, calibrator: Calibrator) -> pl.DataFrame:
     )  # None becomes NaN
     return out_of_fold(
         evidence,
-        lambda train, right, held_out: calibrator(scores[train], right, scores[held_out]),
+        lambda train, right, held_out: np.array([*map(fit(scores[train], right), scores[held_out].tolist())]),
         ~np.isnan(scores),
     )
 
 
-def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatArray:
-    """Calibrate scores by Platt scaling: a logistic regression on the logit of the score.
+def platt(scores: FloatArray, right: FloatArray) -> PlattScaling:
+    """Fit Platt scaling: a logistic regression on the logit of the score.
 
     Parameters
     ----------
     scores, right
         Scores in [0, 1], and 1 for a right answer or 0 for a wrong one, shape (n,).
-    held_out
-        Scores to calibrate, shape (m,).
 
     Returns
     -------
-    ndarray, shape (m,)
-        ``1 / (1 + exp(-(a logit(s) + b)))``, with scores clipped to 1e-6 from 0 and 1, and Platt's targets, which are
-        smoothed by one answer of each kind.
+    PlattScaling
+        Fitted with scores clipped to 1e-6 from 0 and 1, and Platt's targets, which are smoothed by one answer of each
+        kind.
 
     References
     ----------
@@ -398,27 +403,29 @@ def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatA
     --------
     >>> scores = np.array([0.9] * 4 + [0.6] * 4)
     >>> right = np.array([1, 1, 1, 0, 1, 0, 0, 0.0])
-    >>> platt(scores, right, np.array([0.6, 0.9])).round(2).tolist()  # .25 and .75, smoothed
-    [0.33, 0.67]
+    >>> fitted = platt(scores, right)
+    >>> round(fitted(0.6), 2), round(fitted(0.9), 2)  # .25 and .75, smoothed
+    (0.33, 0.67)
     """
     n_right = right.sum()
     targets = np.where(right > 0, (n_right + 1) / (n_right + 2), 1 / (right.size - n_right + 2))
-    return logistic_regression(_logit(scores), targets, _logit(held_out), UNPENALISED)
+    logits = special.logit(np.clip(scores, NEAREST, 1 - NEAREST))
+    fitted = _fitted_logistic(logits[:, None], targets, UNPENALISED)
+    return PlattScaling(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
 
 
-def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatArray:
-    """Calibrate scores by isotonic regression: the share of right answers as a non-decreasing function.
+def isotonic(scores: FloatArray, right: FloatArray) -> IsotonicFunction:
+    """Fit isotonic regression: the share of right answers as a non-decreasing function of the score.
 
     Parameters
     ----------
-    scores, right, held_out
+    scores, right
         As for `platt`.
 
     Returns
     -------
-    ndarray, shape (m,)
-        Interpolated linearly between training scores. The results are 0 or 1 if the answers with the lowest scores are
-        all wrong, or those with the highest all right.
+    IsotonicFunction
+        Its values are 0 or 1 if the answers with the lowest scores are all wrong, or those with the highest all right.
 
     References
     ----------
@@ -427,17 +434,18 @@ def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> Flo
 
     Examples
     --------
-    >>> isotonic(np.array([0.2, 0.4, 0.6, 0.8]), np.array([0, 1, 0, 1.0]), np.array([0.1, 0.5, 0.9])).tolist()
-    [0.0, 0.5, 1.0]
+    >>> fitted = isotonic(np.array([0.2, 0.4, 0.6, 0.8]), np.array([0, 1, 0, 1.0]))
+    >>> fitted(0.1), round(fitted(0.5), 9), fitted(0.9)
+    (0.0, 0.5, 1.0)
     """
     from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - an optional dependency, slow to import
 
     fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, right)
-    return np.asarray(fitted.predict(held_out), np.float64)
+    return IsotonicFunction(tuple(fitted.X_thresholds_.tolist()), tuple(fitted.y_thresholds_.tolist()))
 
 
-def _logit(scores: FloatArray) -> FloatArray:
-    return np.asarray(special.logit(np.clip(scores, NEAREST, 1 - NEAREST)))[:, None]
+CALIBRATORS: Mapping[str, Fit] = {"likelihood-platt": platt, "likelihood-isotonic": isotonic}
+"""What fits the calibration of each method that calibrates the likelihood."""
 
 
 def p_ik(evidence: Evidence) -> pl.DataFrame:
@@ -775,42 +783,20 @@ def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> 
 
 
 _trained = partial(Method, packages=("scikit-learn",), extra="confidence")
+_TOPIC = "share of right answers in the topic, in the other folds: the baseline for trained methods"
+_PROBE = "linear probe, trained on the other folds, on the model's hidden states before the answer"
+_TEXT = "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights"
+_PLATT = "the likelihood, scaled by a logistic regression on the other folds"
+_ISOTONIC = "the likelihood, scaled by isotonic regression on the other folds"
 _CALIBRATION = frozenset({Need.LOGPROBS, Need.TRAINING})
 
-TOPIC = _trained(
-    "topic",
-    "share of right answers in the topic, in the other folds: the baseline for trained methods",
-    topic,
-    frozenset({Need.TOPICS, Need.TRAINING}),
-    is_of_model=False,
-)
+TOPIC = _trained("topic", _TOPIC, topic, frozenset({Need.TOPICS, Need.TRAINING}), is_of_model=False)
 METHODS = (
-    _trained(
-        "likelihood-platt",
-        "the likelihood, scaled by a logistic regression on the other folds",
-        partial(calibrated, calibrator=platt),
-        _CALIBRATION,
-    ),
-    _trained(
-        "likelihood-isotonic",
-        "the likelihood, scaled by isotonic regression on the other folds",
-        partial(calibrated, calibrator=isotonic),
-        _CALIBRATION,
-    ),
+    _trained("likelihood-platt", _PLATT, partial(calibrated, fit=platt), _CALIBRATION),
+    _trained("likelihood-isotonic", _ISOTONIC, partial(calibrated, fit=isotonic), _CALIBRATION),
     TOPIC,
-    _trained(
-        "p-ik",
-        "linear probe, trained on the other folds, on the model's hidden states before the answer",
-        p_ik,
-        frozenset({Need.STATES, Need.TRAINING}),
-    ),
-    _trained(
-        "text-classifier",
-        "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights",
-        text_classifier,
-        frozenset({Need.TRAINING}),
-        is_of_model=False,
-    ),
+    _trained("p-ik", _PROBE, p_ik, frozenset({Need.STATES, Need.TRAINING})),
+    _trained("text-classifier", _TEXT, text_classifier, frozenset({Need.TRAINING}), is_of_model=False),
     Method(
         APRICOT,
         "APRICOT: DeBERTa fine-tuned on question and reply of the other folds; hours without a GPU",

@@ -84,7 +84,7 @@ def read_foreign_log(
     """
     log = _read(path)
     samples = log.samples or []
-    if any(isinstance(sample.metadata.get(OUTCOME), Mapping) for sample in samples):
+    if any(_recorded(sample) is not None for sample in samples):
         return FirstPasses(_both_passes(path, log, samples), incomplete=_incomplete(log, samples))
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
@@ -166,10 +166,16 @@ def _both_passes(path: Path, log: EvalLog, samples: Sequence[EvalSample]) -> tup
         raise FirstPassError(f"{path}: the outcomes in its samples cannot be read ({error})") from error
 
 
+def _recorded(sample: EvalSample) -> Mapping[str, Any] | None:
+    """Return the row of the outcome table in a sample's metadata; solvers of others may keep it as ``outcome``."""
+    row = sample.metadata.get(OUTCOME, sample.metadata.get("outcome"))
+    return row if isinstance(row, Mapping) and {"refused", "wrong"} <= row.keys() else None
+
+
 def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
     """Return the row of a sample. What its outcome lacks is in the sample; a sample without an outcome is unscored."""
-    row = sample.metadata.get(OUTCOME)
-    if isinstance(row, Mapping) and "schema_version" in row:  # a whole row, which `export` wrote
+    row = _recorded(sample)
+    if row is not None and "schema_version" in row:  # a whole row, which `export` wrote
         return dict(row)
     known = {
         "model": log.eval.model,
@@ -180,7 +186,7 @@ def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
         "gold": sample.target if isinstance(sample.target, str) else ", ".join(sample.target),
         "first_reply": sample.output.completion or None,
     }
-    if sample.error or not isinstance(row, Mapping):
+    if sample.error or row is None:
         return {
             **known,
             "refused": None,

@@ -207,8 +207,12 @@ class Plane:
 
 
 def plane(run: RunView) -> Plane | None:
-    """Lay out the plane; None where no correct rate is known."""
-    scored = [variant for variant in run.variants if variant.metric("correct_rate").estimate is not None]
+    """Lay out the plane; None where no correct rate and no share wrong overall is known."""
+    scored = [
+        variant
+        for variant in run.variants
+        if variant.metric("correct_rate").estimate is not None and not math.isnan(variant.table.error_rate)
+    ]
     if not scored:
         return None
     right = 1 - sum(variant.table.error_rate for variant in scored) / len(scored)
