@@ -1643,8 +1643,8 @@ MUTANTS = (
     Mutant(
         "a model that recognises refusals sees replies without a tag only",
         "_judge",
-        "if refusals.asks_model and not reading.is_tagged:",
-        "if refusals.asks_model:",
+        "if refusals.asks_model and not reading.is_tagged and",
+        "if refusals.asks_model and",
         "protocol/test_refusals.py",
     ),
     Mutant(
@@ -1874,8 +1874,8 @@ MUTANTS = (
     Mutant(
         "a first pass that nobody forced shares its refusals over all questions",
         "variant_metrics",
-        "refused, 0, answered.height, 0\n",
-        "refused, 0, graded.n_answered, 0\n",
+        "refused, 0, answered.height, 0)",
+        "refused, 0, graded.n_answered, 0)",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
@@ -1971,10 +1971,10 @@ MUTANTS = (
     ),
     Mutant(
         "a rule grades only what the file does not grade",
-        "_is_open",
+        "_lacks_grade",
         "first_pass.grade is None or",
         "True or",
-        "datasets/test_tool_files.py",
+        "cli/test_grading_of_files.py",
     ),
     Mutant(
         "one of several metrics is not chosen as the grade",
@@ -1992,7 +1992,7 @@ MUTANTS = (
     ),
     Mutant(
         "questions with the same text under other ids are counted",
-        "_same_texts",
+        "_nearly_same",
         "set.intersection(*texts)",
         "set.union(*texts)",
         "cli/test_score_imports.py",
@@ -4004,10 +4004,17 @@ MUTANTS = (
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
+        "a question that may have a right answer was refused again",
+        "_IS_FORCED_REFUSAL",
+        ".fill_null(value=False)\n)",
+        ".fill_null(value=True)\n)",
+        "findings/test_gate_missing_answers.py",
+    ),
+    Mutant(
         "a question without a right answer is not refused again",
         "_IS_FORCED_REFUSAL",
-        "Grade.REFUSED.value) & ~IS_UNANSWERABLE)",
-        "Grade.REFUSED.value))",
+        "~IS_UNANSWERABLE.fill_null(value=False)",
+        "True",
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
@@ -4636,8 +4643,8 @@ MUTANTS = (
     Mutant(
         "a run that is handed on is another run",
         "RunFolder.create_or_resume",
-        "{**as_json(about or {}), **own_id}",
-        "{**own_id, **as_json(about or {})}",
+        "{**as_json(about or {}), **own}",
+        "{**own, **as_json(about or {})}",
         "exporters/test_results.py",
     ),
     Mutant(

@@ -292,7 +292,7 @@ def _has_interval(kind: Any) -> bool:
 UNNAMED = ("estimate", "y", "agreement", "refusal_index", "value", "correct_rate")
 """Columns that `low` and `high` may belong to; the first one present is taken."""
 
-CALLED = {"bootstrap": "estimate", "delta": "delta_absolute", "bin": "x", "refusal": "refusal_rate"}
+CALLED = {"bootstrap": "estimate", "delta": "delta_signed", "bin": "x", "refusal": "refusal_rate"}
 """Columns whose name differs from that of their ends."""
 
 

@@ -257,7 +257,7 @@ def test_server_without_keys_needs_no_key(plan_for, monkeypatch):
 
 def test_credentials_in_the_base_url_are_sent_as_basic_auth(plan_for):
     with FakeApi(sums) as api:
-        assert cells(carried(plan_for(api.url.replace("//", "//me:hush%40hush@")))) == TABLE
+        assert cells(carried(plan_for(api.url.replace("//", "//me:hush%40hush@"), api_key_env=None))) == TABLE
     received = {headers["Authorization"] for headers in api.headers}
     assert received == {f"Basic {base64.b64encode(b'me:hush@hush').decode()}"}
 

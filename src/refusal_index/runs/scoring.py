@@ -95,7 +95,7 @@ def score(
     >>> import tempfile
     >>> table = Path(tempfile.mkdtemp(), "graded.csv")
     >>> rows = ["question,verdict", "Who?,right", "When?,wrong", "Where?,declined"]
-    >>> _ = table.write_text("\\n".join(rows))
+    >>> _ = table.write_text("\n".join(rows))
     >>> words = {"right": "correct", "wrong": "incorrect", "declined": "refused"}
     >>> (found,) = score(table, columns={"grade": "verdict"}, words=words).first_passes
     >>> found.correct, found.refused, found.to_force

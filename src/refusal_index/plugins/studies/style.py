@@ -183,7 +183,7 @@ def wrapped_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
     - `longest`: of each line, as for `short_names`.
 
     >>> wrapped_names(["openai/gpt-4.1, simpleqa", "openai/gpt-4.1"])
-    {'openai/gpt-4.1, simpleqa': 'openai/gpt-4.1\\nsimpleqa', 'openai/gpt-4.1': 'openai/gpt-4.1'}
+    {'openai/gpt-4.1, simpleqa': 'openai/gpt-4.1\nsimpleqa', 'openai/gpt-4.1': 'openai/gpt-4.1'}
     """
     parts = {name: name.rsplit(", ", 1) for name in names}
     lines = short_names([line for lines in parts.values() for line in lines], longest)
