@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "replies without log probabilities are counted",
         "counting_logprobs",
-        'counts["missing"] += event.completion.logprobs is None',
-        'counts["missing"] += event.completion.logprobs is not None',
+        'counts["missing"] += completion.logprobs is None',
+        'counts["missing"] += completion.logprobs is not None',
         "runs/test_answered_by.py",
     ),
     Mutant(

@@ -12,7 +12,6 @@ from refusal_index.errors import RefusalIndexError, shortened, suggestion
 from refusal_index.models.calls import RETURNED_GRADES, as_bool, as_grade
 from refusal_index.protocol import reading
 from refusal_index.protocol.grading import RULES, GraderKind, check_gradable, grade_by_rule
-from refusal_index.protocol.reading import Reading
 from refusal_index.protocol.refusals import (
     FUNCTION_PREFIX,
     MODEL_PREFIX,
@@ -39,7 +38,7 @@ def read_reply(
     *,
     refusal: Refusal = WORDING_NAME,
     reasoning: str | None = None,
-) -> Reading:
+) -> reading.Reading:
     """Return what a model's reply says: an answer, a refusal, or neither.
 
     Parameters

@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from functools import partial
 from importlib import import_module, resources
 from keyword import iskeyword
 from pathlib import Path
@@ -40,7 +39,7 @@ from refusal_index.cli.console import (
 from refusal_index.errors import is_utf8
 from refusal_index.models.settings import Described, described_parameters
 
-new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+new_group = functools.partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 _NAMES = tomllib.loads(resources.files("refusal_index.cli").joinpath("commands.toml").read_text(encoding="utf-8"))
 GROUPS: dict[str, dict[str, str]] = _NAMES["groups"]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
     from refusal_index.findings.gate_policy import Policy
 
-EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
-"""The exit status for each verdict; 2 means that there is no verdict."""
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
@@ -108,7 +106,8 @@ def gate(
         raise typer.Exit(BAD_INPUT if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
     _write(result, [candidate, *([baseline] if baseline else [])], files)
     _print(result, files.values(), as_json=json)
-    raise typer.Exit(EXIT[result.verdict])
+    # the exit status for each verdict; 2 means that there is no verdict
+    raise typer.Exit({"pass": 0, "fail": 1, "inconclusive": 3}[result.verdict])
 
 
 def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:

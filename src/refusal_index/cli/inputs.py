@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
 from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import OF_GRADING, WeightedScoreP, columns_of, output, takes_settings, words_of
 
@@ -65,7 +64,7 @@ def import_(
     check_asks(grader, values)
     file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
-        raise OptionError(f"--out: {out} is one of the files to import; choose another name")
+        raise console.OptionError(f"--out: {out} is one of the files to import; choose another name")
     words = words_of(map_)
     options = ReadOptions(
         columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
@@ -75,7 +74,7 @@ def import_(
     try:
         write_outcomes(table, out)
     except OSError as error:
-        raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
+        raise console.OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
     tallied = tallies(passes, Analysis(weighted_score_p=weighted_score_p))
     lines = reading_lines(read)
     if json:
@@ -125,7 +124,7 @@ def validate(
     from refusal_index.runs.gold_answers import declines
 
     prompt_set = load_prompt_set(prompts)
-    one_of("--variants", variants, [*prompt_set.variants, FORCED])
+    console.one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = question_reader(file, columns_of(column), encoding)
     length = longest_in_characters(prompt_set)
     example_of = example_finder(prompt_set)
@@ -135,7 +134,7 @@ def validate(
             console.error(problem)
         if len(survey.problems) > MAX_PROBLEMS:
             console.note(f"and {len(survey.problems) - MAX_PROBLEMS:,} more; fix these first")
-        raise typer.Exit(BAD_INPUT)
+        raise typer.Exit(console.BAD_INPUT)
     for line in survey.describe():
         console.say(line)
     console.say()
@@ -145,14 +144,11 @@ def validate(
         console.say(f"  {line}".rstrip())
 
 
-EXAMPLE_QUESTION = "Who wrote the novel Emma?"
-
-
 def prompts(
     name: str | None = None,
     /,
     variants: str | None = None,
-    question: str = EXAMPLE_QUESTION,
+    question: str = "Who wrote the novel Emma?",
     grader: bool = False,
 ) -> None:
     """Check a prompt set and show its prompts.
@@ -171,7 +167,7 @@ def prompts(
 
     if grader:
         if variants is not None:
-            raise OptionError("--variants: a grader's prompt has none; leave it out, or leave out --grader")
+            raise console.OptionError("--variants: a grader's prompt has none; leave it out, or leave out --grader")
         _show_grader_prompt(name, question)
         return
     if name is None:
@@ -181,7 +177,7 @@ def prompts(
         return
     prompt_set = load_prompt_set(name)
     known_variants = [*prompt_set.variants, FORCED]
-    shown = [one_of("--variants", variants, known_variants)] if variants is not None else known_variants
+    shown = [console.one_of("--variants", variants, known_variants)] if variants is not None else known_variants
     count = len(prompt_set.examples)
     console.say(f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}")
     console.say(f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples")

@@ -7,7 +7,6 @@ from pathlib import Path
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError
 
 
 def runs(folder: Path = Path("runs"), /, json: bool = False) -> None:
@@ -27,11 +26,13 @@ def runs(folder: Path = Path("runs"), /, json: bool = False) -> None:
 
     listed = listed_runs(folder)
     if all(run["status"] == "no_run" for run in listed):
-        raise OptionError(f"runs: expected runs in {folder}, found none; name the folder in which your runs are")
+        raise console.OptionError(
+            f"runs: expected runs in {folder}, found none; name the folder in which your runs are"
+        )
     if json:
         console.document({"folder": str(folder), "runs": listed})
     else:
         console.show(run_list_blocks(folder, listed, console.terminal().width))
         console.show(["", f"All in one page: refusal-index report {folder}"])
     if any(run["status"] == "unreadable" for run in listed):
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)

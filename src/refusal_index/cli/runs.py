@@ -17,13 +17,11 @@ from typing import Any, TypeVar
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
-from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import without_logprobs
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
@@ -59,21 +57,21 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
     except WaitingError as error:
         if budget is None or budget.ended is None:
             console.say(str(error))
-            raise typer.Exit(INCOMPLETE) from error
+            raise typer.Exit(console.INCOMPLETE) from error
     except RunFailedError as error:
         if budget is None or budget.ended is None:
             console.error(error)
-            raise typer.Exit(INCOMPLETE) from error
+            raise typer.Exit(console.INCOMPLETE) from error
     except KeyboardInterrupt:
         pass
     except asyncio.CancelledError as error:  # a user's function can cancel every task
         console.error(CANCELLED)
-        raise typer.Exit(INCOMPLETE) from error
+        raise typer.Exit(console.INCOMPLETE) from error
     else:
         if budget is None or budget.ended is None:
             return result
     console.note(RESUMES)
-    raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(console.INTERRUPTED)
 
 
 async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, waits: str) -> T:
@@ -94,7 +92,7 @@ async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, wa
         else:  # whatever hangs: all that came is on the disk
             shown = "\x1b[?25h" if os.isatty(2) else ""  # the cursor, which the progress bar hides
             os.write(2, f"{shown}\n{RESUMES}\n".encode())
-            os._exit(INTERRUPTED)
+            os._exit(console.INTERRUPTED)
 
     signal.signal(signal.SIGINT, interrupted)
     try:
@@ -120,7 +118,7 @@ def execute_and_show(plan: Plan, *, as_json: bool) -> None:
     """Execute a plan with a progress bar and print the results; exits with `INCOMPLETE` if too much is missing."""
     run = execute_with_progress(plan, partial(execute, plan))
     if not show_run(run, as_json=as_json):
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 def graded_with_progress(plan: Plan) -> RunResults:
@@ -139,7 +137,7 @@ def graded_with_progress(plan: Plan) -> RunResults:
             f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); run the "
             "same command again to complete them: grades are kept"
         )
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
     return run
 
 
@@ -202,13 +200,13 @@ def _advice(run: RunResults) -> Iterator[str]:
 
 def print_caveats(plans: Sequence[Plan]) -> None:
     """Print what to know before runs, each caveat once."""
-    lines = [_caveat_line(caveat) for plan in plans for caveat in plan.caveats]
+    lines = [
+        f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
+        for plan in plans
+        for caveat in plan.caveats
+    ]
     for line in dict.fromkeys(lines):
         console.note(line)
-
-
-def _caveat_line(caveat: Statement) -> str:
-    return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
 
 
 def print_notes(plans: Sequence[Plan]) -> None:

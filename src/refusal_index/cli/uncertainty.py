@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel, check_new_file, output, weights_of
 
 
@@ -116,11 +115,11 @@ def audit(
 
     check_new_file(out)
     if size is not None and half_width is not None:
-        raise OptionError("audit: expected --size or --half-width, got both; leave out one of them")
+        raise console.OptionError("audit: expected --size or --half-width, got both; leave out one of them")
     if half_width is not None and not 0 < half_width < 2:
-        raise OptionError(f"--half-width: expected a number above 0 and below 2, got {half_width}")
+        raise console.OptionError(f"--half-width: expected a number above 0 and below 2, got {half_width}")
     if not 0 <= grader_error < 0.5:
-        raise OptionError(
+        raise console.OptionError(
             f"--grader-error: expected a rate of at least 0 and below 0.5, got {grader_error}; is it a percentage?"
         )
     outcomes = read_outcomes_of(run)
@@ -130,7 +129,7 @@ def audit(
         console.prose(sentence(needed))
     sheet = audit_sheet(outcomes, size or DEFAULT_SIZE, seed)
     if not sheet.height:
-        raise OptionError(f"audit: expected graded answers in {run}, got none")
+        raise console.OptionError(f"audit: expected graded answers in {run}, got none")
     write_sheet(sheet, out)
     console.prose(
         f"{sheet.height:,} answers in {out}: fill in human_grade, then 'refusal-index sensitivity {run} --labels {out}'"
@@ -168,7 +167,7 @@ def sensitivity(
     try:
         right, wrong = (float(part) for part in rates.split(","))
     except ValueError:
-        raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {rates!r}") from None
+        raise console.OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {rates!r}") from None
     decided = decide_otherwise(
         run,
         labels,

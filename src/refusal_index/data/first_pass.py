@@ -13,6 +13,7 @@ import polars as pl
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, Identification, outcome_table
+from refusal_index.data.text import plain_text
 from refusal_index.errors import listed, suggestion
 
 FORCED_NOT_GRADED = "forced_not_graded"
@@ -289,8 +290,8 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
             )
     refused = [first_pass for first_pass in first if first_pass.needs_forcing]
     if refused and not any(key(first_pass) in by_key for first_pass in refused):
-        texts = {_normal(first_pass.question.text) for first_pass in forced} - {NOT_KNOWN}
-        same = sum(_normal(first_pass.question.text) in texts for first_pass in refused)
+        texts = {plain_text(first_pass.question.text) for first_pass in forced} - {NOT_KNOWN}
+        same = sum(plain_text(first_pass.question.text) in texts for first_pass in refused)
         advice = f"{same:,} have the same text: to match by text, --column question_id=question"
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
@@ -420,13 +421,13 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
     - `by_id`: whether the file's ids can be those of the dataset (see `has_ids`).
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
-    frequency = Counter(_normal(question.text) for question in dataset.questions)
-    texts = {text: question for question in dataset.questions if frequency[text := _normal(question.text)] == 1}
+    frequency = Counter(plain_text(question.text) for question in dataset.questions)
+    texts = {text: question for question in dataset.questions if frequency[text := plain_text(question.text)] == 1}
     filled = []
     for first_pass in passes:
-        prompt = _normal(first_pass.question.text)
+        prompt = plain_text(first_pass.question.text)
         same = ids.get(first_pass.question.question_id)
-        is_same = same is not None and (not prompt or _normal(same.text) in prompt)
+        is_same = same is not None and (not prompt or plain_text(same.text) in prompt)
         question = _filled_in(first_pass.question, same if is_same else texts.get(prompt))
         filled.append(replace(first_pass, question=question, dataset=first_pass.dataset or dataset.name))
     refused = [first_pass for first_pass in filled if first_pass.needs_forcing]
@@ -443,10 +444,6 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
     return tuple(filled)
 
 
-def _normal(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
 def _filled_in(question: Question, other: Question | None) -> Question:
     """Return a question with missing fields filled in from the same question of a dataset."""
     if other is None:
@@ -454,7 +451,7 @@ def _filled_in(question: Question, other: Question | None) -> Question:
     text = question.text if question.text != NOT_KNOWN else other.text
     answered = other if question.gold == NOT_KNOWN else question
     # A text longer than the question may be a whole prompt, which contains the context and the choices.
-    prompt = _normal(text)
+    prompt = plain_text(text)
     return replace(
         other,
         question_id=question.question_id,
@@ -462,6 +459,6 @@ def _filled_in(question: Question, other: Question | None) -> Question:
         gold=answered.gold,
         aliases=answered.aliases,
         topic=question.topic or other.topic,
-        context=None if other.context and _normal(other.context) in prompt else other.context,
-        choices=() if all(_normal(choice) in prompt for choice in other.choices) else other.choices,
+        context=None if other.context and plain_text(other.context) in prompt else other.context,
+        choices=() if all(plain_text(choice) in prompt for choice in other.choices) else other.choices,
     )

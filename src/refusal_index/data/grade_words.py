@@ -34,11 +34,6 @@ RIGHT_OR_WRONG: Vocabulary = {
 }
 """Marks for right and wrong only."""
 
-SIMPLEQA_LETTERS: Vocabulary = {"a": Grade.CORRECT, "b": Grade.INCORRECT, "c": Grade.REFUSED}
-"""The letters of SimpleQA's grader: C is NOT_ATTEMPTED."""
-
-INSPECT_LETTERS: Vocabulary = {"c": Grade.CORRECT, "i": Grade.INCORRECT, "n": Grade.REFUSED}
-"""The letters of Inspect's scores: C is CORRECT, N is NO ANSWER."""
 
 ANSWERED = "answered"
 """The meaning of a word for an answer without a grade."""
@@ -64,10 +59,12 @@ def grade_kind(*vocabularies: Vocabulary) -> Kind:
     return Kind(f"a grade out of {', '.join(word.upper() for word in shown)} (in any case) or nothing", words)
 
 
-GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
+# the letters of SimpleQA's grader: C is NOT_ATTEMPTED
+GRADE = grade_kind(WORDS, {"a": Grade.CORRECT, "b": Grade.INCORRECT, "c": Grade.REFUSED}, RIGHT_OR_WRONG)
 """The grades that a column can contain, if its letters are those of SimpleQA."""
 
-INSPECT_GRADE = grade_kind(WORDS, INSPECT_LETTERS, RIGHT_OR_WRONG)
+# the letters of Inspect's scores: C is CORRECT, N is NO ANSWER
+INSPECT_GRADE = grade_kind(WORDS, {"c": Grade.CORRECT, "i": Grade.INCORRECT, "n": Grade.REFUSED}, RIGHT_OR_WRONG)
 """The same with the letters of Inspect."""
 
 

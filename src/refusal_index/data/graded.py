@@ -92,8 +92,6 @@ INVERSES = {"answered": "refused", "unanswerable": "answerable", "forced_incorre
 GRADE_SOURCES = ("grade", "correct", "incorrect", "refused", "answered")
 """Roles of which a file needs at least one."""
 
-NAMED_LIKE_OTHERS = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)}
-"""Roles whose usual names other columns have too; such a column is left out if none of its cells can be read."""
 
 SAMPLED = "sampled_responses"
 """A column of UQLM, whose metrics compare replies with each other."""
@@ -168,7 +166,8 @@ def resolved(
     if "grade" not in columns:
         by_role |= _column_of_grades(rows, by_role)
     usual = {role: name for role, name in by_role.items() if role not in columns}
-    like_others = NAMED_LIKE_OTHERS & usual.keys()
+    # roles whose usual names other columns have too; such a column is left out if none of its cells can be read
+    like_others = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)} & usual.keys()
     left_out = {role for role in like_others if not _is_readable(rows, role, usual[role])}
     if "grade" in usual and all(_is_empty(row.cells.get(usual["grade"])) for row in rows):
         left_out.add("grade")

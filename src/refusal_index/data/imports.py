@@ -21,7 +21,6 @@ from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.data.text import SECONDS, is_blank
 
-INSPECT = "inspect"
 LM_EVAL = "lm-eval"
 GRADED = "graded"
 OUTCOMES = "outcomes"
@@ -79,7 +78,7 @@ def detected_format(file: SourceFile, columns: Mapping[str, str] = MappingProxyT
     - `columns`: the named columns by role.
     """
     if file.is_inspect_log:
-        return INSPECT
+        return "inspect"
     present = file.records[0].cells
     if "doc_id" in present and "filtered_resps" in present:
         return LM_EVAL

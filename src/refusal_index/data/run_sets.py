@@ -16,7 +16,6 @@ SET_VERSION = 2
 
 SUMMARY = "summary.json"
 MAX_NAME_LENGTH = 255  # bytes, of most file systems
-RUN_JSON = "run.json"
 LEVELS = 2  # how far below a folder its runs are looked for; those of a set in it are two levels down
 LAST_STEP = 10**12  # a training step; a larger number is a date or a hash
 
@@ -91,7 +90,7 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder has a file like that of a run's settings, readable or not."""
-    return os.path.lexists(folder / RUN_JSON)
+    return os.path.lexists(folder / "run.json")
 
 
 def folders_below(folder: Path, levels: int = LEVELS) -> list[Path]:

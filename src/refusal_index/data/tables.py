@@ -240,8 +240,6 @@ SEPARATORS = ",;\t"
 
 SEPARATOR_HINTS = tuple(f"sep={mark}".strip() for mark in SEPARATORS)
 
-PROMPTFOO = {"Status", "Grader Reason"}
-"""Columns of promptfoo's CSV."""
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
@@ -549,7 +547,8 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
     if len(header) == 1 and "|" in header[0]:
         raise source.wrong("expected cells separated by commas, semicolons or tabs, found '|'; save it with commas")
-    return _each_once(source, _numbered(header) if set(header) >= PROMPTFOO else header)
+    # columns of promptfoo's CSV
+    return _each_once(source, _numbered(header) if set(header) >= {"Status", "Grader Reason"} else header)
 
 
 def _numbered(header: list[str]) -> list[str]:

@@ -30,6 +30,11 @@ def sound_text(text: str) -> str:
     return text
 
 
+def plain_text(text: str) -> str:
+    """Return a text with single spaces and without capitals, for comparisons."""
+    return " ".join(text.split()).casefold()
+
+
 def parse_toml(content: bytes) -> dict[str, Any]:
     """Parse a TOML document; raises ValueError if it is not valid, or nested too deeply.
 

@@ -364,8 +364,7 @@ class PairComparison(MatchedRuns):
         for position, (metric, variant, difference, holm) in enumerate(rows):
             if metric != INDEX or not is_significant(difference, difference.pvalue if holm is None else holm, alpha):
                 continue
-            is_joint = difference is self.joint
-            names = self.joint_over if is_joint else (variant,)
+            names = self.joint_over if difference is self.joint else (variant,)
             rates = [one.comparison["refusal_rate"] for one in self.variants if one.name in names]
             first_rate = float(np.mean([rate.first for rate in rates]))
             second_rate = float(np.mean([rate.second for rate in rates]))

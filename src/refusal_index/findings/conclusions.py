@@ -21,9 +21,6 @@ from refusal_index.stats import Estimate, refusal_index
 NAMED = 8
 """Largest number of incomplete variants that are named."""
 
-MIX_SIGN = "+"
-"""Joins the names of a mix's datasets."""
-
 
 SERIOUS_SHIFT = 0.05
 """Possible change of RI from which a caveat is serious: about the half-width of an interval from 4,326 questions."""
@@ -108,7 +105,8 @@ def variant_statements(variant: VariantSummary) -> Iterator[Statement]:
         values = {"estimate": corrected.estimate, "status": corrected.status, "reason": corrected.reason}
         yield Statement("corrected_status", "serious", values)
     topics = variant.sensitivity.topics
-    if topics is not None and MIX_SIGN in (variant.dataset or ""):
+    # a plus sign joins the names of a mix's datasets
+    if topics is not None and "+" in (variant.dataset or ""):
         by_topic = {topic.topic: topic.refusal_index for topic in topics.each}
         yield Statement("within_sources", "conclusion", {"within": topics.within, "each": by_topic})
     yield from variant.caveats

@@ -84,7 +84,8 @@ def decisive_reasons(guards: Iterable[GuardResult], verdict: Verdict) -> list[St
     metrics: dict[tuple[Any, ...], list[str]] = {}
     for guard in guards:
         if guard.test.verdict == verdict:
-            reason = guard.reason if guard.code in NAMED_REASONS else None
+            # codes whose sentence says why a number is undefined
+            reason = guard.reason if guard.code in ("guard_undefined", "guard_unjudged") else None
             key = (guard.code, guard.against, reason, guard.refused_again)
             metrics.setdefault(key, []).append(guard.guard.name)
     reasons = []
@@ -93,10 +94,6 @@ def decisive_reasons(guards: Iterable[GuardResult], verdict: Verdict) -> list[St
         values = {**compared, "worse": Statement("worse", "conclusion", compared), "reason": reason, "runs": list(runs)}
         reasons.append(Statement(code, "conclusion", values))
     return reasons
-
-
-NAMED_REASONS = ("guard_undefined", "guard_unjudged")
-"""Codes whose sentence says why a number is undefined."""
 
 
 def next_step(codes: Collection[str], *, more_would_help: bool, is_missing: bool) -> NextStep:

@@ -38,12 +38,6 @@ from refusal_index.stats.planning import PlanningScenario
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
-NEVER_REFUSES = "candidate_refused_nothing"
-ALWAYS_REFUSES = "candidate_refused_everything"
-"""Reasons for an undefined index that count against the candidate."""
-
-TOO_FEW_NOT_REFUSED_AGAIN = "too_few_not_refused_again"
-"""Reason of an undefined guard: the runs share too few questions that neither of them refused again."""
 
 CONSTANT = "constant_difference"
 """Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
@@ -144,7 +138,8 @@ def bound_guards(
 def undefined_guards(margins: Mapping[str, float]) -> Iterator[NamedGuard]:
     """Yield a guard without a number for each margin; runs that share too few questions have none."""
     for name, margin in margins.items():
-        yield _undefined(name, margin, TOO_FEW_NOT_REFUSED_AGAIN)
+        # reason of an undefined guard: the runs share too few questions that neither of them refused again
+        yield _undefined(name, margin, "too_few_not_refused_again")
 
 
 def _undefined(name: str, margin: float, reason: str) -> NamedGuard:
@@ -192,7 +187,9 @@ def _missing_index(
     """
     is_sampled = reason != NO_REPEATED_QUESTIONS
     if name in INDICES and estimate is None and is_sampled and refused.size and refused.any() == refused.all():
-        return pvalue_of_none(_independent(design, refused.size)), ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+        # reasons for an undefined index that count against the candidate
+        code = "candidate_refused_everything" if refused.all() else "candidate_refused_nothing"
+        return pvalue_of_none(_independent(design, refused.size)), code
     return None, reason
 
 

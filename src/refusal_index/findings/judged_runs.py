@@ -33,7 +33,6 @@ from refusal_index.findings.guards import (
 from refusal_index.findings.matching import match, match_by_answerable
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.run_results import RunResults
-from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import rate_or_score
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL
@@ -46,7 +45,6 @@ from refusal_index.stats.non_inferiority import (
 Rows = Mapping[str, pl.DataFrame]
 """The outcomes of the runs of a gate: of ``"candidate"``, and of ``"baseline"`` if there is one."""
 
-GuardKey = tuple[str, bool, bool]
 
 CONCORDANT = ("refused_wrong", "answered_right")
 """The cells that raise RI."""
@@ -279,7 +277,7 @@ class JudgedRuns:
             for role, rows in first.items()
         }
 
-    def tests(self, look: AtLook | None = None) -> tuple[GuardTest, ...]:
+    def tests(self, look: stats.AtLook | None = None) -> tuple[GuardTest, ...]:
         """Test every guard; one on RI is inconclusive if a run refused again too often."""
         judged = [named.guard for named in self.guards if not self.refused_too_often(named)]
         tests = iter(judge_guards(judged, self.policy.alpha, look) if judged else ())
@@ -287,12 +285,12 @@ class JudgedRuns:
             self._unjudged(named.guard, look) if self.refused_too_often(named) else next(tests) for named in self.guards
         )
 
-    def _unjudged(self, guard: Guard, look: AtLook | None) -> GuardTest:
+    def _unjudged(self, guard: Guard, look: stats.AtLook | None) -> GuardTest:
         """Return the test of a guard without a verdict; it takes no part in the adjustment of the others."""
         (test,) = judge_guards([guard], self.policy.alpha, look)
         return replace(test, verdict="inconclusive", pvalue_holm=1.0, times=None)
 
-    def tipping_point(self, look: AtLook | None = None) -> TippingPoint | None:
+    def tipping_point(self, look: stats.AtLook | None = None) -> TippingPoint | None:
         """Return the smallest number of one run's missing answers that keeps the candidate from passing.
 
         None if no answer is missing, or the candidate does not pass for another reason. What was refused again is left
@@ -367,7 +365,7 @@ def _number_of(metric: str, role: str, guards: Sequence[NamedGuard]) -> float | 
     return next((getattr(named, role) for named in guards if named.guard.name == metric), None)
 
 
-def _key(named: NamedGuard) -> GuardKey:
+def _key(named: NamedGuard) -> tuple[str, bool, bool]:
     """Return what tells one guard from the others: a metric may have a margin and two bounds."""
     return named.guard.name, named.against_baseline, named.guard.higher_is_better
 

@@ -23,7 +23,6 @@ SIZES = (200, 500, 1000, 2000, 4326)
 # Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
 TYPICAL_SLOPE = 2.0
 MAX_CONSTANT = 20.0
-NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,11 @@ def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> Run
     if plan.sizes[0].half_width is None:
         return plan
     if (largest := plan.sizes[-1].n) is not None:
-        others = (name for name in stats.METRIC_NAMES if name not in (*NOT_COMPARED, "refusal_index"))
+        others = (
+            name
+            for name in stats.METRIC_NAMES
+            if name not in ("refusal_rate", "error_rate", "correct_rate", "refusal_index")
+        )
         same = {
             name: stats.expected_half_width(scenario, largest, metric=name, confidence_level=level) for name in others
         }

@@ -108,7 +108,7 @@ class AmongPublished:
         if run.reasons:
             values = {"run": run.name, "reasons": run.reasons}
             yield Statement("published_not_comparable", "serious", values)
-        elif self._has_intervals:
+        elif self.published.interval_level == self.analysis.confidence_level:
             yield self._apart(run)
 
     def _place(self, run: PlacedModel) -> Statement:
@@ -120,11 +120,6 @@ class AmongPublished:
         above = sum(index > value for value in printed)
         below = sum(index < value for value in printed)
         return Statement("published_place", "scope", {**values, "index": index, "above": above, "below": below})
-
-    @property
-    def _has_intervals(self) -> bool:
-        """Whether intervals are printed, at the confidence level of the runs."""
-        return self.published.interval_level == self.analysis.confidence_level
 
     def _apart(self, run: PlacedModel) -> Statement:
         """State from which published models a run's interval lies apart, of those whose interval holds."""

@@ -66,7 +66,11 @@ def reply_groups(rows: pl.DataFrame) -> tuple[ReplyGroup, ...]:
     for kind, chosen in kinds.items():
         asked = chosen.select("question_id", "question", "first_reply").drop_nulls("first_reply")
         found = _grouped(kind, asked.iter_rows())
-        groups += [group for group in found if kind != "wrong" or _is_repeated(group)]
+        groups += [
+            group
+            for group in found
+            if kind != "wrong" or (group.replies >= MIN_REPLIES and len(WORD.findall(group.sentence)) >= MIN_WORDS)
+        ]
     return tuple(groups)
 
 
@@ -82,10 +86,6 @@ def groups_by_variant(table: pl.DataFrame) -> tuple[ReplyGroups, ...]:
         )
         for group in variant_groups(table)
     )
-
-
-def _is_repeated(group: ReplyGroup) -> bool:
-    return group.replies >= MIN_REPLIES and len(WORD.findall(group.sentence)) >= MIN_WORDS
 
 
 def _grouped(kind: str, rows: Iterable[tuple[str, str | None, str]]) -> list[ReplyGroup]:

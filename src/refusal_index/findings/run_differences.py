@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_index import stats
@@ -100,12 +100,10 @@ def model_statements(runs: Sequence[RunResults]) -> Iterator[Statement]:
             by_name.setdefault(asked, []).append((run.label, list(answered)))
     for asked, answers in by_name.items():
         every = distinct_models(asked, [name for _, names in answers for name in names])
-        keys = {frozenset(_keys_among(every, names)) for _, names in answers}
+        keys = {
+            frozenset({key_of_model(name) for name in every} & {key_of_model(name) for name in names})
+            for _, names in answers
+        }
         if len(answers) > 1 and len(every) > 1 and len(keys) > 1:
             runs_shown = [(label, distinct_models(asked, names)) for label, names in answers]
             yield Statement("other_models_answered", "serious", {"asked": asked, "runs": runs_shown})
-
-
-def _keys_among(every: Iterable[str], names: Iterable[str]) -> set[str]:
-    """Return which of several models are among some names, by key."""
-    return {key_of_model(name) for name in every} & {key_of_model(name) for name in names}

@@ -46,9 +46,6 @@ REFUSED_PROMPTS = {
 """Error codes of rejected prompts, with the stop reason of the reply: sending these prompts again would not help."""
 
 
-TOOL_CALLS = ("tool_calls", "function_call")
-
-
 STOP_NOTE = "refusal_index_stop"
 """Field of a normalised choice with our stop reason, as OpenAI's types allow no other finish reasons than its own."""
 
@@ -225,7 +222,11 @@ def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
     if refusal is not None:
         is_whole = reason in (StopReason.STOP, StopReason.REFUSAL, StopReason.UNKNOWN)
         return refusal or text, StopReason.REFUSAL if is_whole else reason
-    if reason is StopReason.STOP and not text.strip() and any(message.get(name) for name in TOOL_CALLS):
+    if (
+        reason is StopReason.STOP
+        and not text.strip()
+        and any(message.get(name) for name in ("tool_calls", "function_call"))
+    ):
         return text, StopReason.TOOL_CALL
     is_lost = content is None and not has_reasoning(message)
     if (is_lost and reason is StopReason.STOP) or (reason is StopReason.UNKNOWN and not text.strip()):
@@ -316,7 +317,6 @@ ASKS_FOR_EVENTS = re.compile(rb'"stream"\s*:\s*true')
 
 
 JSON = "application/json"
-EVENTS = "event-stream"
 
 
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -338,7 +338,7 @@ async def receive(response: Any) -> None:
         If the response is too large, or redirects to another server, which would receive the request.
     """
     request = response.request
-    is_stream = EVENTS in response.headers.get("content-type", "")
+    is_stream = "event-stream" in response.headers.get("content-type", "")
     if response.has_redirect_location:
         await check_redirect(response)
     if not request.url.path.endswith(ADDRESSES) or (is_stream and ASKS_FOR_EVENTS.search(request.content)):

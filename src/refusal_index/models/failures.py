@@ -30,7 +30,6 @@ ADVICE = {
 }
 """What to do about lasting errors, by status."""
 
-TOO_SOON = (408, 409, 425, 429)
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "credit balance is too low")
 UNREACHABLE = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
 """Names of HTTP clients' errors for connections that were never established."""
@@ -144,7 +143,7 @@ def classify_error(error: BaseException, message: str, model: str, key_advice: s
     if advice:
         return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
     is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in chain)
-    if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
+    if is_unreadable or (status is not None and 400 <= status < 500 and status not in (408, 409, 425, 429)):
         return Failure(message, model, FailureKind.REQUEST)
     is_unreachable = any(
         isinstance(cause, ConnectionRefusedError | socket.gaierror) or type(cause).__name__ in UNREACHABLE
@@ -236,8 +235,6 @@ MAX_CAUSES = 20  # causes followed
 WRAPPERS = ("RetryError", "ModelGenerateError")
 """Errors in which retries and Inspect wrap the original error."""
 
-NO_CONNECTION = ("APIConnectionError", "APITimeoutError")
-"""Errors in which clients wrap any connection failure; even a refused connection may be reported as a timeout."""
 
 MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
@@ -276,7 +273,8 @@ def describe_error(error: BaseException) -> str:
     for _ in range(MAX_CAUSES):  # a chain may be circular
         root = root.__cause__ or root
     if status is None and root is not error:  # a failed connection is described by its cause
-        if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
+        # errors in which clients wrap any connection failure; even a refused connection may be reported as a timeout
+        if parts[0] in ("APIConnectionError", "APITimeoutError") and not isinstance(root, TimeoutError):
             parts.clear()
         parts += [type(root).__name__, _shown(root, MAX_LINE)]
     return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:MAX_LINE]

@@ -342,8 +342,6 @@ def reads_pairs(expected: str) -> Reader:
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 FROM_ENVIRONMENT = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-OWN_HEADERS = ("content-length", "content-type", "host", "transfer-encoding")
-OWN_FIELDS = ("model", "messages", "n", "stream", "stream_options", "seed", "logprobs", "top_logprobs")
 FIELDS_OF_OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -371,7 +369,10 @@ def read_headers(value: Any, name: str) -> tuple[tuple[str, str], ...]:
                 f"{{{name}}} {header}: expected env:VAR, the name of the environment variable that holds the value, "
                 "got something else; a value itself is not accepted, since it may be a key"
             )
-        if header.lower() in OWN_HEADERS or header.lower() in headers:
+        if (
+            header.lower() in ("content-length", "content-type", "host", "transfer-encoding")
+            or header.lower() in headers
+        ):
             problem = "is given twice" if header.lower() in headers else "is set by the client"
             raise SettingError(f"{{{name}}}: {header} {problem}; leave it out")
         headers[header.lower()] = (header, variable[1])
@@ -392,7 +393,7 @@ def read_extra_body(value: Any, name: str) -> str:
         if field_name in FIELDS_OF_OPTIONS:
             option = FIELDS_OF_OPTIONS[field_name]
             raise SettingError(f"{{{name}}}: {field_name} has an option of its own; use {{{option}}}")
-        if field_name in OWN_FIELDS:
+        if field_name in ("model", "messages", "n", "stream", "stream_options", "seed", "logprobs", "top_logprobs"):
             raise SettingError(f"{{{name}}}: {field_name} is set by the run; leave it out")
     return text
 
@@ -445,10 +446,6 @@ def read_variable(value: Any, name: str) -> str:
     return value
 
 
-OWN_ARGUMENTS = ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role")
-"""Arguments of a model of Inspect that the run sets."""
-
-
 def read_model_args(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
     """Read arguments of a model as pairs of a name and a typed value; no message shows a value, which may be a key.
 
@@ -471,7 +468,8 @@ def read_model_args(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
             raise SettingError(f"{{{name}}}: expected the name of an argument, got {shortened(argument)}")
         if argument in arguments:
             raise SettingError(f"{where}: is given twice; leave one out")
-        if argument in OWN_ARGUMENTS:
+        # arguments of a model of Inspect that the run sets
+        if argument in ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role"):
             raise SettingError(f"{where}: is set by the run; leave it out")
         try:
             text = json.dumps({argument: entry}, allow_nan=False)
@@ -721,10 +719,6 @@ class Servers:
         if role == "model":
             return Server(self.base_url, self.api_key_env)
         return Server(self.grader_base_url, self.grader_api_key_env)
-
-    def as_model(self, role: Role) -> Servers:
-        """Return the servers under which the model in a role is asked as the model under evaluation."""
-        return Servers(*self.of_role(role))
 
 
 @dataclass(frozen=True)

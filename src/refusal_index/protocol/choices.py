@@ -55,7 +55,6 @@ CONTRAST = re.compile(
 )
 LISTED_LINE = re.compile(r"(?m)^[^\w\n]*(?P<letter>[A-Za-z])[*_\s]*[)\].:][*_]*[^\S\n]*\S.*$")
 LISTED = re.compile(r"(?<!\w)(?P<letter>[A-Z])[)\].:](?=\s)")
-JSON_KEYS = ("answer", "final_answer", "choice", "option", "letter")
 ALTERNATIVE = re.compile(r"\W*(?:or|and|oder|und|ou|et|o|y|e|и|или|和|或)(?![^\W_])", re.IGNORECASE)
 LONE_LETTER = re.compile(rf"(?<![\w'’])[A-Z]{WORD_GOES_ON}(?!(?<=[AI]) [a-z])")
 CLAUSE_END = re.compile(
@@ -120,7 +119,7 @@ def _from_json(answer: str) -> str:
         document = json.loads(answer[start:].rstrip("`\n "))
     except (ValueError, RecursionError):
         return answer
-    found = [document[key] for key in JSON_KEYS if key in document]
+    found = [document[key] for key in ("answer", "final_answer", "choice", "option", "letter") if key in document]
     return found[0] if len(found) == 1 and isinstance(found[0], str) else answer
 
 

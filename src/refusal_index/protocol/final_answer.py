@@ -36,7 +36,6 @@ PAIRS = (
     *zip("$*_`\"'“„„”‘‚‚«»‹›「『《＂", "$*_`\"'”“””’‘’»«›‹」』》＂", strict=True),
 )
 """What may enclose an answer: an opening and a closing mark."""
-ENDING = ".,;:!。．"
 
 LABEL_WORDS = "|".join(
     (
@@ -120,7 +119,8 @@ def find_final_answer(text: str, reasoning: str | None = None) -> FinalAnswer:
     content = visible[slice(*complete[-1])] if complete else ANSWER_MARK.sub("", visible)
     marked = _boxed(content) or _labelled(unwrapped(content.strip()))
     answer = unwrapped((marked or content).strip())
-    if not _is_visible(answer):
+    # an answer of white space, control and zero-width characters is empty
+    if not any(character.isprintable() and not character.isspace() for character in answer):
         answer = ""
     return FinalAnswer(
         answer,
@@ -128,11 +128,6 @@ def find_final_answer(text: str, reasoning: str | None = None) -> FinalAnswer:
         n_tags=len(complete),
         well_formed=len(complete) == 1 and n_marks == 2 and bool(answer),
     )
-
-
-def _is_visible(text: str) -> bool:
-    """Whether a text contains more than white space, control and zero-width characters."""
-    return any(character.isprintable() and not character.isspace() for character in text)
 
 
 def is_unanswered(text: str) -> bool:
@@ -211,7 +206,7 @@ def unwrapped(text: str) -> str:
 
 def _inner(text: str) -> str | None:
     """Return what one pair of marks encloses; None if none encloses all of a text but its last punctuation."""
-    bare = text.rstrip(ENDING).rstrip()
+    bare = text.rstrip(".,;:!。．").rstrip()
     if (command := COMMAND.match(bare)) and _closes_at_end(bare, command.end()):
         return bare[command.end() : -1].strip() or None
     for opening, closing in PAIRS:

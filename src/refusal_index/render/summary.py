@@ -492,7 +492,6 @@ def rates_explained(columns: Sequence[str], *, by_caution: bool = False, level: 
     return Statement("rates_explained", "scope", {"by_caution": by_caution, "columns": explained, "level": level})
 
 
-PLANE_INCHES = (2.3, 2.1)
 SMALL = 8  # points
 TICKS = (0, 0.5, 1)
 
@@ -508,7 +507,7 @@ def plane_svg(summary: Summary) -> str:
     """Draw every variant by its refusal rate and its correct rate, as an image within the page."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - drawn in a notebook only
 
-    figure = Figure(figsize=PLANE_INCHES, layout="constrained")
+    figure = Figure(figsize=(2.3, 2.1), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [1, 0], color="0.8", linewidth=1)
     axes.tick_params(labelsize=SMALL)

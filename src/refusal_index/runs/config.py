@@ -29,10 +29,9 @@ MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
 )
 """Settings of each model, of each dataset, and of the whole set."""
 
-IDENTITY_KEYS = ("model", "dataset", "data", "column")
-"""Keys that identify an entry, and have no default."""
 
-DEFAULT_KEYS = tuple(name for name in SETTINGS if name not in IDENTITY_KEYS)
+# keys that identify an entry, and have no default
+DEFAULT_KEYS = tuple(name for name in SETTINGS if name not in ("model", "dataset", "data", "column"))
 TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
 
 
@@ -247,10 +246,6 @@ def _guess(key: str, options: tuple[str, ...]) -> str:
     return suggestion(key, options) or suggestion(key, [key for keys in TABLES.values() for key in keys])
 
 
-KEYS_OF_ADDRESS = {"base_url": ("api_key_env", HEADER), "grader_base_url": ("grader_api_key_env",)}
-"""Settings that may hold a key of the server at an address."""
-
-
 def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of several tables, those of later ones in the place of earlier ones.
 
@@ -261,7 +256,8 @@ def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for table in tables:
-        for address, keys in KEYS_OF_ADDRESS.items():
+        # settings that may hold a key of the server at an address
+        for address, keys in {"base_url": ("api_key_env", HEADER), "grader_base_url": ("grader_api_key_env",)}.items():
             if address in table and address in values:
                 for key in keys:
                     values.pop(key, None)

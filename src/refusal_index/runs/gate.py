@@ -74,10 +74,6 @@ def compare(
     return comparison_of(compared, analysis)
 
 
-OF_RANKING = ("metric", "adjustment", "seed")
-"""Options of a ranking, which a comparison of two runs does not use."""
-
-
 def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairComparison | ranking.RunRanking:
     """Compare two runs, or rank more of them; raises SettingError for options of a ranking with two."""
     if len(runs) > 2:
@@ -88,7 +84,8 @@ def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairCompari
 
 def refuse_ranking_options(analysis: Analysis, got: str) -> None:
     """Raise SettingError for an option of rankings that is given although there is no ranking."""
-    for name in OF_RANKING:
+    # options of a ranking, which a comparison of two runs does not use
+    for name in ("metric", "adjustment", "seed"):
         if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name):
             raise SettingError(f"{{{name}}}: applies to a ranking of three runs or more, got {got}; leave it out")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import LOGPROBS
 from refusal_index.errors import RunFolderError
-from refusal_index.protocol import Completion, Role, is_auxiliary
+from refusal_index.protocol import Role, is_auxiliary
 from refusal_index.runs.events import Event, Progress, Replied
 
 
@@ -29,9 +29,10 @@ def counting_logprobs(folder: RunFolder, progress: Progress, *, is_on: bool) -> 
     counts = {"replies": 0, "missing": 0}
 
     def counted(event: Event) -> None:
-        if isinstance(event, Replied) and _is_of_model(event.completion):
+        completion = event.completion if isinstance(event, Replied) else None
+        if completion and completion.reply.role is Role.MODEL and not is_auxiliary(completion.variant):
             counts["replies"] += 1
-            counts["missing"] += event.completion.logprobs is None and not event.completion.filtered
+            counts["missing"] += completion.logprobs is None and not completion.filtered
         progress(event)
 
     try:
@@ -39,10 +40,6 @@ def counting_logprobs(folder: RunFolder, progress: Progress, *, is_on: bool) -> 
     finally:
         if counts["replies"]:
             _add(folder, counts)
-
-
-def _is_of_model(completion: Completion) -> bool:
-    return completion.reply.role is Role.MODEL and not is_auxiliary(completion.variant)
 
 
 def _add(folder: RunFolder, counts: dict[str, int]) -> None:

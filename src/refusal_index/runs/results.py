@@ -352,8 +352,7 @@ def derive_into(
             part.write_parquet(path, compression="lz4")
             written[variant].append(path)
         _check_begun(folder, sums)
-        in_order = [path for paths in written.values() for path in paths]
-        joined = pl.scan_parquet(in_order, glob=False)
+        joined = pl.scan_parquet([path for paths in written.values() for path in paths], glob=False)
         joined = joined if sums.has_confidence else joined.drop(CONFIDENCE)
         joined.sink_parquet(target, row_group_size=ROWS_OF_GROUP)
     return Derived(

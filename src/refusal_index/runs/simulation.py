@@ -41,7 +41,6 @@ Tokens = Callable[[Request], int]
 Stored = Callable[[Conversation], Sequence[Completion]]
 """Returns the stored replies of a conversation, and of the forced passes that it shares with others."""
 
-UNTAGGED_REFUSAL = "no answer"
 ATTEMPTED = "B"
 NOT_ATTEMPTED = "C"
 UNREADABLE = ""
@@ -246,7 +245,7 @@ def _reply(conversation: Conversation, request: PendingRequest, scenario: Scenar
         return blanks
     is_tagged = not conversation.procedure.rule.asks_model
     if scenario.refuses and request.step.pass_ is Pass.FIRST:
-        return (REFUSAL.text if is_tagged else UNTAGGED_REFUSAL) + blanks
+        return (REFUSAL.text if is_tagged else "no answer") + blanks
     answer = _answer(conversation.question)
     return (f"<answer>{answer}</answer>" if is_tagged else answer) + blanks
 

@@ -43,7 +43,6 @@ STORE_VERSION = 8
 OF_REPLIES = "replies", "retired"
 """Tables that hold replies."""
 
-UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
 
 MAX_REPLY = 16 << 20
 """Longest reply that is kept, in characters; longer log probabilities are dropped."""
@@ -77,7 +76,9 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
         raise StoreError(f"{path}: a table of the store of replies is missing; {ADVICE}")
     check_values(connection, path)
     check_rows(connection, path)
-    lost = connection.execute(UNKNOWN_QUESTION).fetchone()
+    lost = connection.execute(
+        "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
+    ).fetchone()
     if lost is not None:
         raise StoreError(f"{path}: question {shortened(lost[0])} was asked but is missing; {ADVICE}")
     (max_draws,) = connection.execute("SELECT max(draws) FROM asked").fetchone()

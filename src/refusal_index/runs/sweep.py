@@ -24,7 +24,7 @@ from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.accounts import address_of
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import FORGET
+from refusal_index.models.settings import FORGET, Servers
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.config import Config, ConfigError, Entry, merged, prefixing_errors, read_config
@@ -160,7 +160,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
             if not plan.pending(store):
                 continue
         for role, name in plan.names.items():
-            servers = plan.settings.servers.as_model(role)
+            servers = Servers(*plan.settings.servers.of_role(role))
             if (name, servers) in names_seen:
                 continue
             names_seen.add((name, servers))

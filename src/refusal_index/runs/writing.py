@@ -29,9 +29,6 @@ from refusal_index.runs.nothing_lost import check_nothing_lost
 from refusal_index.runs.results import Disagreement, derive_into, procedure_of
 from refusal_index.runs.store import ReplyStore
 
-DISAGREEMENTS = "disagreements.csv"
-
-
 MAX_ROWS_IN_MEMORY = 200_000
 """Outcome tables of at most this many rows stay in memory; larger ones are read from their file when needed."""
 
@@ -133,7 +130,7 @@ def _written(run: RunResults, disagreements: Sequence[Disagreement]) -> RunResul
     run = replace(run, written=run.document)
     folder.write_summary(json_text(redacted_in(run.document, without_credentials)))
     rendering().write_report([run], folder.report)
-    _write_disagreements(folder.path / DISAGREEMENTS, disagreements, run.settings.get("grader") or {})
+    _write_disagreements(folder.path / "disagreements.csv", disagreements, run.settings.get("grader") or {})
     return run
 
 

@@ -500,9 +500,6 @@ def unrounded(value: float) -> float:
     return value if abs(value) > ROUNDING else 0.0
 
 
-TestMethod = Literal["normal", "sign", "power_divergence"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDifference(ResultWithInterval):
     """The difference of a metric between two runs, first minus second.
@@ -535,7 +532,7 @@ class MetricDifference(ResultWithInterval):
     _payoffs: Payoffs = field(repr=False)
 
     @property
-    def method(self) -> TestMethod | None:
+    def method(self) -> Literal["normal", "sign", "power_divergence"] | None:
         """The test that gives the p-value; None if there is none.
 
         ``"normal"``: from ``estimate / standard_error``, with Student's t for clusters or weights. ``"sign"``: the runs

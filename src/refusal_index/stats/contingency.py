@@ -326,11 +326,6 @@ class SamplingDesign:
         weights = np.ones(n) if weight is None else checked_weights(n, weight)
         return cls(weights, np.arange(n) if cluster is None else group_codes("cluster", n, cluster))
 
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters with a question of positive weight."""
-        return int(np.unique(self.clusters[self.weights > 0]).size)
-
     def taking_part(self, matrices: Matrices) -> Matrices:
         """Return the matrices with questions of weight 0 marked as not scored."""
         refused, wrong, scored = (matrix & (self.weights > 0) for matrix in matrices)

@@ -177,8 +177,12 @@ PREPARATIONS: Mapping[str, Callable[[Published, Sequence[Row]], list[Row]]] = {
 }
 """Preparations of the rows of a file, by name."""
 
-_TEXT = resources.files(__package__).joinpath("published.toml").read_text("utf-8")
-PUBLISHED = {name: Published(name, **described) for name, described in tomllib.loads(_TEXT).items()}
+PUBLISHED = {
+    name: Published(name, **described)
+    for name, described in tomllib.loads(
+        resources.files(__package__).joinpath("published.toml").read_text("utf-8")
+    ).items()
+}
 """The published datasets, by name."""
 
 DEFAULT_DATASET = "almanac"

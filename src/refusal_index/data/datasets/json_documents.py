@@ -32,7 +32,9 @@ def rows_of_document(source: tables.Source, content: bytes) -> Iterator[tables.R
 
 def _records(source: tables.Source, document: Any) -> list[Any]:
     if isinstance(document, dict):
-        lists = [value for value in document.values() if _is_of_objects(value)]
+        lists = [
+            value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)
+        ]
         if len(lists) == 1:
             found: list[Any] = lists[0]
             return found
@@ -44,7 +46,3 @@ def _records(source: tables.Source, document: Any) -> list[Any]:
         f"expected a list of objects, or an object with one such list or from questions to objects with "
         f"'correct_answer', got {shortened(document)}"
     )
-
-
-def _is_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)

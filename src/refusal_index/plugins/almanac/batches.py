@@ -50,8 +50,6 @@ MAX_METADATA = 16
 MAX_KEY = 64
 MAX_VALUE = 512
 
-_logger = logging.getLogger(__name__)
-
 
 class RequestLog:
     """Appends to the file at `path`; does nothing without a path."""
@@ -352,7 +350,7 @@ class Batches:
                 file.seek(0)
                 await self._answer(batch, file)
         except Exception:
-            _logger.exception("%s failed", batch.id)
+            logging.getLogger(__name__).exception("%s failed", batch.id)
             batch.fail([BatchLineError("the server failed; its log says why", code="server_error")])
 
     async def _answer(self, batch: CountedBatch, file: BinaryIO) -> None:

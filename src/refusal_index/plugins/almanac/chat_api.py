@@ -249,9 +249,6 @@ class ModelPool:
         return runtime_in(self._folder_of(self.name(model)))
 
 
-_logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class JsonResponse:
     """The HTTP status and the JSON body of a response, which is a reply or an error."""
@@ -296,7 +293,7 @@ def error_answer(error: Exception, request: str) -> JsonResponse:
             return refusal(404, str(error), param="model", code="model_not_found")
         case AlmanacError():
             return refusal(500, str(error))
-    _logger.error("%s failed", request, exc_info=error)
+    logging.getLogger(__name__).error("%s failed", request, exc_info=error)
     return refusal(500, "the server failed to answer; its log says why")
 
 

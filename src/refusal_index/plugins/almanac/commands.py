@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError, one_of
 from refusal_index.cli.shared_options import output
 
 MAX_REASONS = 3  # failures that are shown
@@ -36,14 +35,14 @@ def serve(
     from refusal_index.plugins.almanac import server
 
     if not (let_other_machines_in or server.is_loopback(host)):
-        raise OptionError(
+        raise console.OptionError(
             f"--host: expected an address of this machine only, such as 127.0.0.1, got {host!r}; add "
             "--let-other-machines-in to serve other machines without an API key"
         )
     try:
         asyncio.run(server.serve(host, port, log, _announce))
     except OSError as error:
-        raise OptionError(f"{error}; choose another --host, --port or --log") from error
+        raise console.OptionError(f"{error}; choose another --host, --port or --log") from error
 
 
 def _announce(url: str) -> None:
@@ -84,17 +83,17 @@ def run_batch(
     if output_tmp_dir is not None:
         console.note(f"--output-tmp-dir: ignored; the results go to {output_file}")
     if not input_file.is_file():
-        raise OptionError(f"--input-file: expected a file of requests, got {input_file}, which is not a file")
+        raise console.OptionError(f"--input-file: expected a file of requests, got {input_file}, which is not a file")
     if input_file.resolve() == output_file.resolve():
-        raise OptionError(f"--output-file: {output_file} is the input file; choose another name")
-    name = one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
+        raise console.OptionError(f"--output-file: {output_file} is the input file; choose another name")
+    name = console.one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
     pool = ModelPool([name], model_folder)
     try:
         total = count_requests(input_file)
         with counting(console.terminal(stderr=True), "Running batch", total) as answered:
             failed = asyncio.run(answer_file(pool, input_file, output_file, answered))
     except BatchLineError as error:
-        raise OptionError(f"--input-file: {input_file}, line {error.line}: {error}") from error
+        raise console.OptionError(f"--input-file: {input_file}, line {error.line}: {error}") from error
     count = failed.total()
     console.note(f"{output_file}: {total:,} requests{f', {count:,} of which failed' if count else ''}")
     for message, times in failed.most_common(MAX_REASONS):

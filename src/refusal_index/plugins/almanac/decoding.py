@@ -235,7 +235,6 @@ def compute_prefix(model: Llama, tokens: IntArray, base: Prefix | None) -> Prefi
 
 # Tokens that a longer prefix must save a request to be worth a separate cohort.
 _MIN_GAIN = 64
-_REMEMBERED_PROMPTS = 8
 # Maximum number of tokens in all prefixes together.
 _CAPACITY = 8192
 
@@ -246,7 +245,7 @@ class PrefixStore:
     def __init__(self, model: Llama) -> None:
         self._model = model
         self._stored: list[Prefix] = []
-        self._recent: deque[IntArray] = deque(maxlen=_REMEMBERED_PROMPTS)
+        self._recent: deque[IntArray] = deque(maxlen=8)
 
     def __len__(self) -> int:
         return len(self._stored)

@@ -27,8 +27,6 @@ from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError, Re
 from refusal_index.protocol import Message
 
 ROLES = ("system", "user", "assistant")
-_START = "<|im_start|>"
-_END = "<|im_end|>"
 
 
 class ChatTokenizer:
@@ -45,8 +43,8 @@ class ChatTokenizer:
         except Exception as error:  # the library raises bare Exception for a damaged file
             raise ModelFileError(f"{path}: cannot be read: {error}") from error
         self._tokenizer.encode_special_tokens = True
-        self._start = self._mark(_START, path)
-        self._end = self._mark(_END, path)
+        self._start = self._mark("<|im_start|>", path)
+        self._end = self._mark("<|im_end|>", path)
         self._after_end = self._encode("\n")
         self._longest_token = max(map(len, self._tokenizer.get_vocab()))
 

@@ -90,9 +90,6 @@ class EmbeddedModels(ModelProvider):
 PROVIDER = EmbeddedModels()
 
 
-STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
-
-
 def embedded(name: str) -> Send:
     """Return a function that sends requests to an embedded model."""
     runtime = shared_runtime(name)
@@ -113,7 +110,10 @@ def embedded(name: str) -> Send:
             top_logprobs=request.top_logprobs,
         )
         return Response(
-            [(completion.text, STOP_REASONS[completion.finish_reason]) for completion in completions],
+            [
+                (completion.text, {"stop": StopReason.STOP, "length": StopReason.LENGTH}[completion.finish_reason])
+                for completion in completions
+            ],
             completions[0].prompt_tokens,
             sum(completion.completion_tokens for completion in completions),
             time.monotonic() - started,
@@ -129,9 +129,7 @@ def embedded(name: str) -> Send:
 
 
 FILE = "almanac.jsonl"
-CHECKSUM = "almanac.sha256"
 COLUMNS = ("question", "answer", "question_id", "topic")
-LICENCE = "Apache-2.0, part of refusal-index"
 
 
 def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
@@ -150,7 +148,7 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     folder = folder or files("refusal_index.plugins.almanac") / "data"
     try:
         content = (folder / FILE).read_bytes()
-        expected = ((folder / CHECKSUM).read_text(encoding="ascii").split() or ["nothing"])[0]
+        expected = ((folder / "almanac.sha256").read_text(encoding="ascii").split() or ["nothing"])[0]
     except OSError as error:
         raise DatasetError(f"{FILE} is missing from this installation ({error}); reinstall refusal-index") from error
     if (actual := sha256_of(content)) != expected:
@@ -158,7 +156,7 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     questions = build_questions(
         read_rows(Source.from_path(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
     )
-    return Dataset(ALMANAC, questions, expected, "part of the package", "exact", LICENCE)
+    return Dataset(ALMANAC, questions, expected, "part of the package", "exact", "Apache-2.0, part of refusal-index")
 
 
 DATASET = DatasetSource(

@@ -42,13 +42,10 @@ from refusal_index.plugins.almanac.chat_api import (
 )
 from refusal_index.plugins.almanac.models import model_folder, model_names
 
-LOOPBACK = "127.0.0.1"
-
 _notes: ContextVar[dict[str, Any]] = ContextVar("_notes")
 """Fields that the handler of a request adds to its line in the request log."""
 
 CLIENT_GONE = 499
-GRACE_SECONDS = 2.0
 MAX_WAITING = 1024  # length of the queue of connections to accept
 
 PATIENCE = 60.0
@@ -272,11 +269,9 @@ def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> w
 
 
 @asynccontextmanager
-async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
+async def listening(app: web.Application, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve `app` for the duration of the block and yield its base URL; port 0 chooses a free one."""
-    runner = web.AppRunner(
-        app, access_log=None, logger=_server_log(), handler_cancellation=True, shutdown_timeout=GRACE_SECONDS
-    )
+    runner = web.AppRunner(app, access_log=None, logger=_server_log(), handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=MAX_WAITING).start()

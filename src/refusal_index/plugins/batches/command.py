@@ -37,7 +37,6 @@ from refusal_index.runs.events import Underway
 from refusal_index.runs.settings import Settings
 
 REQUESTS = ".requests.jsonl"
-LOG = ".log"
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 EXPECTED = (
     "{command}: expected a program with the placeholders {{requests}} and {{replies}}, and {{model}} where it takes "
@@ -177,7 +176,7 @@ class CommandExecutor(FileExecutor):
         title = hashlib.sha256(
             "\n".join([name, *sorted(request.custom_id for request in requests)]).encode()
         ).hexdigest()[:16]
-        source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, LOG))
+        source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, ".log"))
         for old in (source, target, log):
             old.unlink(missing_ok=True)
         model = self._asked_as(name)[1]

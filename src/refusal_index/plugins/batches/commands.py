@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def replies(
         console.say()
         show_run(received.run, as_json=False)
     if not complete or received.left_out:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 def _show_received(received: Received, run: Path) -> None:

@@ -392,7 +392,11 @@ class FileExecutor(Executor, ABC):
     def _load(self, files: Iterable[tuple[str, Iterable[str]]]) -> None:
         """Load the replies in result files, given as names and lines; failed requests are left out and sent again."""
         self._left = {
-            name: {result.custom_id: result for result in read_lines(lines) if _is_reply(result)}
+            name: {
+                result.custom_id: result
+                for result in read_lines(lines)
+                if result.response is not None and any(reply is not None for reply in result.response.replies)
+            }
             for name, lines in files
         }
 
@@ -453,7 +457,3 @@ def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Re
             yield read_result(json.loads(line), model)
         except (ResultError, ValueError, RecursionError):
             continue
-
-
-def _is_reply(result: RequestResult) -> bool:
-    return result.response is not None and any(reply is not None for reply in result.response.replies)

@@ -41,7 +41,6 @@ MAX_BYTES = 100 * MEGABYTE
 OPTIONS = {"poll": (10.0, 0.001, 3600.0), "requests": (50_000, 1, 50_000)}
 """Default, minimum and maximum of each option: the seconds between the first two polls, and the requests per batch."""
 
-COLLECTS = "run the same command again to collect the results"
 SLOWER = 1.5
 """Factor by which each wait between polls grows."""
 
@@ -238,7 +237,7 @@ class BatchExecutor:
         wait = self._options["poll"]
         poller = BatchPoller(self._clients, ignore_events if self._settings.sending.detach else assignment.progress)
         while entries := [entry for entry in self._entries() if entry.requests & ids]:
-            note = f"{describe_in_flight(entries)}; {COLLECTS}"
+            note = f"{describe_in_flight(entries)}; run the same command again to collect the results"
             if breaker.reason is not None:
                 if note not in breaker.reason:
                     assignment.progress(Underway(note))

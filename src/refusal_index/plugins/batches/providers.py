@@ -50,7 +50,6 @@ CHUNK = 1 << 16
 MAX_LINE = 64 << 20
 """Maximum bytes of one result."""
 
-ANTHROPIC_URL = "https://api.anthropic.com"
 UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batch API is not supported
 ENDED = ("failed", "completed", "expired", "cancelled")
 CROWDED = ("token_limit_exceeded",)
@@ -256,7 +255,7 @@ class AnthropicBatchApi(BatchApi):
     resource = "messages.batches"
 
     def __init__(self, name: str, timeout: float) -> None:
-        account = provider_account(name, ANTHROPIC_URL)
+        account = provider_account(name, "https://api.anthropic.com")
         if not account.api_key:
             raise ModelError(f"model {name!r}: expected a key in {account.key_name}, found none")
         try:

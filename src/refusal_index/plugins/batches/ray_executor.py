@@ -126,7 +126,6 @@ SETTINGS_FRAME = 4
 """The type of the first frame of a gRPC server, such as a cluster."""
 
 LOCAL = "local"
-AUTO = "auto"
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def cluster(address: str | None) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or LOCAL
-    if address not in (LOCAL, AUTO):
+    if address not in (LOCAL, "auto"):
         check_address(address)
     options = {"include_dashboard": False} if address == LOCAL else {}
     handler = signal.getsignal(signal.SIGTERM)
@@ -232,13 +231,9 @@ def _quieten_data() -> None:
                 handler.setLevel(logging.CRITICAL)
 
 
-VLLM = "vllm"
 VLLM_PREFIX = "vllm."
 ERROR = "__inference_error__"
 """The column that holds the error of vLLM's stage; empty on success."""
-
-SAMPLING = ("temperature", "top_p", "seed", "max_tokens")
-"""Sampling parameters that have the same names in a chat body and in vLLM."""
 
 
 def check_gpus(names: Iterable[str]) -> None:
@@ -312,7 +307,8 @@ def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
     {'seed': 7, 'max_tokens': 4096}
     """
     body = json.loads(row["body"])
-    sampling = {name: body[name] for name in SAMPLING if name in body}
+    # sampling parameters that have the same names in a chat body and in vLLM
+    sampling = {name: body[name] for name in ("temperature", "top_p", "seed", "max_tokens") if name in body}
     sampling.setdefault("max_tokens", MAX_REPLY_TOKENS)  # vLLM's default is 16
     return {"messages": body["messages"], "sampling_params": sampling}
 
@@ -395,8 +391,7 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
 
 def start_coordinator() -> Any:
     """Start a `Coordinator` on the node of this process, so that it lives as long as this process."""
-    node = ray.get_runtime_context().get_node_id()
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    strategy = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)(Coordinator).remote()
 
 
@@ -545,7 +540,7 @@ class RayExecutor(FileExecutor):
 
 
 def _is_vllm(name: str) -> bool:
-    return name.partition("/")[0] == VLLM
+    return name.partition("/")[0] == "vllm"
 
 
 def _account(role: Role, name: str, settings: Settings) -> Account | None:

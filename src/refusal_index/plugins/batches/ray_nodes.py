@@ -52,8 +52,6 @@ ENDING = ".jsonl"
 MARK = "driver"
 """Name of the marker file by which an actor recognises the driver's folder."""
 
-STORAGE_NAME = "storage"
-"""The file in a run's folder that holds the name of its folder in shared storage."""
 
 SAFE_NAME = re.compile(r"run-[0-9a-f]{32}")
 """Pattern of such names."""
@@ -186,7 +184,8 @@ def storage_name(folder: Path) -> str:
     ModelError
         If the file holds an invalid name, or cannot be read or written.
     """
-    path = folder / STORAGE_NAME
+    # the file in a run's folder that holds the name of its folder in shared storage
+    path = folder / "storage"
     try:
         check_folder(folder).mkdir(exist_ok=True)
         if not os.path.lexists(path):

@@ -59,11 +59,6 @@ CREATE TABLE results (
     custom_id TEXT PRIMARY KEY, failed INTEGER, content TEXT, file TEXT, row INTEGER, is_used INTEGER DEFAULT 0);
 """
 INSERT = "INSERT OR IGNORE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
-REPLACE = "INSERT OR REPLACE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
-
-REQUEST_FIELDS = ("body", "params", "request")
-RESULT_FIELDS = ("response", "result", "error")
-"""Fields by which a line is recognised as a request or as a result, in any of the formats."""
 
 
 class ResultFileError(RefusalIndexError, ValueError):
@@ -180,7 +175,9 @@ class StagedResults(AbstractContextManager["StagedResults"]):
         query = "SELECT failed, content, file, row FROM results WHERE custom_id = ?"
         failed, content_held, first, first_number = self._connection.execute(query, (name,)).fetchone()
         if failed:
-            self._connection.execute(REPLACE, row)
+            self._connection.execute(
+                "INSERT OR REPLACE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)", row
+            )
         elif _response(content_held).replies != _response(content).replies:
             problem = f"{shortened(name)} has a different reply in {first}, line {first_number}"
             self.contradicting.add(f"{path}, line {number}: {problem}")
@@ -232,7 +229,10 @@ def is_request(document: Any) -> bool:
     """
     if not isinstance(document, Mapping):
         return False
-    return any(name in document for name in REQUEST_FIELDS) and not any(name in document for name in RESULT_FIELDS)
+    # fields by which a line is recognised as a request or as a result, in any of the formats
+    return any(name in document for name in ("body", "params", "request")) and not any(
+        name in document for name in ("response", "result", "error")
+    )
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,6 @@ P_TRUE = "p-true"
 TRUE = "true"
 FALSE = "false"
 JUDGEMENT = Question(P_TRUE, "", TRUE, choices=(TRUE, FALSE))
-SPELLINGS = {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}
 LEAST_SHARE = 0.5
 """Minimum share of the probability, or of the replies, that must fall on the two choices together."""
 
@@ -253,7 +252,7 @@ def choice_probability(tokens: Sequence[TokenLogprob]) -> float | None:
 
 
 def _spelt(token: str) -> str | None:
-    return SPELLINGS.get(token.strip(DECORATION).casefold())
+    return {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}.get(token.strip(DECORATION).casefold())
 
 
 Read = Callable[[str], float | None]
@@ -398,21 +397,31 @@ def _verbalised(name: str, about: str, parse: Read) -> Method:
 
 
 _FIRST, _FORCED, _LOGPROBS = (frozenset({need}) for need in (Need.FIRST_DRAWS, Need.FORCED_DRAWS, Need.LOGPROBS))
-_MEAN = partial(likelihood, reduce=REDUCTIONS["likelihood-mean"])
 _MIN = partial(likelihood, reduce=REDUCTIONS["likelihood-min"])
-_JUDGED = "probability of 'true' when the model judges its own answer"
 _NUMBER = "number from 0 to 100 that the model"
 _PHRASE = "one of seven phrases that the model"
-_AGREE = "share of the other forced answers that agree with the answer"
 
 METHODS = (
     Method("p-answering", "share of the other first-pass samples that answer", p_answering, _FIRST),
-    Method("self-consistency", _AGREE, self_consistency, _FORCED),
+    Method(
+        "self-consistency", "share of the other forced answers that agree with the answer", self_consistency, _FORCED
+    ),
     Method("answer-entropy", "how little the sampled answers vary", answer_entropy, _FORCED),
     Method("likelihood", "probability of the answer: the product over its tokens", likelihood, _LOGPROBS),
-    Method("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _MEAN, _LOGPROBS),
+    Method(
+        "likelihood-mean",
+        "geometric mean of the probabilities of the answer's tokens",
+        partial(likelihood, reduce=REDUCTIONS["likelihood-mean"]),
+        _LOGPROBS,
+    ),
     Method("likelihood-min", "probability of the answer's least likely token", _MIN, _LOGPROBS),
-    Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
+    Method(
+        P_TRUE,
+        "probability of 'true' when the model judges its own answer",
+        p_true,
+        frozenset({Need.REQUESTS}),
+        (PROMPTS[P_TRUE],),
+    ),
     _verbalised("verbalised-number", f"{_NUMBER} states with its answer", read_number),
     _verbalised("verbalised-words", f"{_PHRASE} states with its answer", read_phrase),
     _verbalised("verbalised-number-after", f"{_NUMBER} states after its answer", read_number),

@@ -35,7 +35,7 @@ from refusal_index.data.outcome_table import (
 )
 from refusal_index.data.source_files import PARQUET, ZIP, SourceFile
 from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
-from refusal_index.data.text import sound_text
+from refusal_index.data.text import plain_text, sound_text
 from refusal_index.data.written_tables import undo_safe
 from refusal_index.errors import listed, shortened, suggestion
 
@@ -452,11 +452,11 @@ def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]
     ids: dict[str, list[str]] = {}
     questions = outcomes.drop_nulls("question").unique("question_id", maintain_order=True)
     for question_id, question in questions.select("question_id", "question").iter_rows():
-        ids.setdefault(_plain(question), []).append(question_id)
+        ids.setdefault(plain_text(question), []).append(question_id)
     ids.pop("", None)
     if not ids or not texts:
         return {}
-    plain = pl.Series([_plain(text) for text in texts], dtype=pl.String)
+    plain = pl.Series([plain_text(text) for text in texts], dtype=pl.String)
     contained = plain.str.extract_many(list(ids), overlapping=True).list.unique(maintain_order=True)
     matched = {}
     for text, exact, candidates in zip(texts, plain.to_list(), contained.to_list(), strict=True):
@@ -469,7 +469,3 @@ def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]
         if len(matches) == 1 and len(ids[matches[0]]) == 1:
             matched[text] = ids[matches[0]][0]
     return matched
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()

@@ -174,7 +174,6 @@ def _choose(message: str, name: str | None, variants: Sequence[str | None]) -> s
     raise ConfidenceError(f"{message} expected one of {', '.join(names)}, got {name!r}{suggestion(name, names)}")
 
 
-DECIMALS = range(2, 17)
 NEAR = 0.0005
 """Maximum distance of a rounded cut from the cut itself, even if no score lies between them."""
 
@@ -199,7 +198,7 @@ def rule_of(answers: ScoredAnswers, cut: float) -> str:
 def _shortest(cut: float, scores: np.ndarray) -> str:
     """Return a cut with as few decimals as possible that is near the cut and answers the same questions."""
     answered = scores >= cut
-    for decimals in DECIMALS:
+    for decimals in range(2, 17):
         scale = 10**decimals
         for rounded in (round(cut, decimals), math.floor(cut * scale) / scale):
             if abs(rounded - cut) <= NEAR and np.array_equal(scores >= rounded, answered):

@@ -201,8 +201,6 @@ def scores_table(comparison: PairComparison) -> Table:
     return Table.from_rows(columns, rows, left=("confidence", "measure"))
 
 
-N_BINS = 10
-
 MAX_POINTS = 300
 """Maximum number of points of a ROC curve; more are not visible at the size of the chart."""
 
@@ -219,7 +217,7 @@ def section_values(page: RunView) -> dict[str, Any] | None:
     methods = []
     for position, method in enumerate(methods_shown, start=1):
         score, right = graded(tables[method.key])
-        bins = reliability_table(score, right, n_bins=N_BINS, confidence_level=level)
+        bins = reliability_table(score, right, n_bins=10, confidence_level=level)
         points = () if method.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
         roc = " ".join(f"{BOX * x:.0f},{BOX * (1 - y):.0f}" for x, y in points)
         # The curve is drawn from `roc`, its points in SVG, and is reused by its id.

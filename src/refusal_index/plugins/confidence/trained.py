@@ -783,20 +783,42 @@ def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> 
 
 
 _trained = partial(Method, packages=("scikit-learn",), extra="confidence")
-_TOPIC = "share of right answers in the topic, in the other folds: the baseline for trained methods"
-_PROBE = "linear probe, trained on the other folds, on the model's hidden states before the answer"
-_TEXT = "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights"
-_PLATT = "the likelihood, scaled by a logistic regression on the other folds"
-_ISOTONIC = "the likelihood, scaled by isotonic regression on the other folds"
 _CALIBRATION = frozenset({Need.LOGPROBS, Need.TRAINING})
 
-TOPIC = _trained("topic", _TOPIC, topic, frozenset({Need.TOPICS, Need.TRAINING}), is_of_model=False)
+TOPIC = _trained(
+    "topic",
+    "share of right answers in the topic, in the other folds: the baseline for trained methods",
+    topic,
+    frozenset({Need.TOPICS, Need.TRAINING}),
+    is_of_model=False,
+)
 METHODS = (
-    _trained("likelihood-platt", _PLATT, partial(calibrated, fit=platt), _CALIBRATION),
-    _trained("likelihood-isotonic", _ISOTONIC, partial(calibrated, fit=isotonic), _CALIBRATION),
+    _trained(
+        "likelihood-platt",
+        "the likelihood, scaled by a logistic regression on the other folds",
+        partial(calibrated, fit=platt),
+        _CALIBRATION,
+    ),
+    _trained(
+        "likelihood-isotonic",
+        "the likelihood, scaled by isotonic regression on the other folds",
+        partial(calibrated, fit=isotonic),
+        _CALIBRATION,
+    ),
     TOPIC,
-    _trained("p-ik", _PROBE, p_ik, frozenset({Need.STATES, Need.TRAINING})),
-    _trained("text-classifier", _TEXT, text_classifier, frozenset({Need.TRAINING}), is_of_model=False),
+    _trained(
+        "p-ik",
+        "linear probe, trained on the other folds, on the model's hidden states before the answer",
+        p_ik,
+        frozenset({Need.STATES, Need.TRAINING}),
+    ),
+    _trained(
+        "text-classifier",
+        "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights",
+        text_classifier,
+        frozenset({Need.TRAINING}),
+        is_of_model=False,
+    ),
     Method(
         APRICOT,
         "APRICOT: DeBERTa fine-tuned on question and reply of the other folds; hours without a GPU",

@@ -333,8 +333,6 @@ def _clean_output(output: ModelOutput, *, is_error: bool = False) -> ModelOutput
     return without_logprobs(ModelOutput.model_validate(clean))
 
 
-HUGGING_FACE = "hf"
-
 CONCURRENCY = 100
 """Default number of questions in flight; Inspect adapts its connections to the provider's rate limits."""
 
@@ -526,7 +524,7 @@ def resolve_model(
     arguments: dict[str, Any] = {}
     if provider == OPENAI:  # takes half the CPU time of the client's default transport
         arguments = {"http_client": http_client()}
-    if provider == HUGGING_FACE and greedy:
+    if provider == "hf" and greedy:
         arguments = {"do_sample": False}  # transformers does not accept temperature 0
     try:
         model = get_model(name, memoize=False, **{**arguments, **model_args})

@@ -80,7 +80,6 @@ from refusal_index.runs.store import open_store
 SUFFIX = ""  # a folder
 SCORER = "refusal_index"
 NO_MODEL = "none/none"
-ROLES = tuple(Role)
 STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
     StopReason.STOP: "stop",
     StopReason.ANSWER: "stop",
@@ -259,7 +258,7 @@ class _SampleBuilder:
         events: list[Event] = []
         for pass_ in TWO_PASSES:
             own_completions = [completion for completion in completions if completion.reply.pass_ is pass_]
-            own_completions.sort(key=lambda completion: (ROLES.index(completion.reply.role), completion.attempt))
+            own_completions.sort(key=lambda completion: (tuple(Role).index(completion.reply.role), completion.attempt))
             reply = next((completion for completion in own_completions if completion.reply.role is Role.MODEL), None)
             text = row[f"{pass_}_reply"] if reply is None else reply.reply.text
             if text is None:

@@ -37,10 +37,7 @@ from refusal_index.plugins.inspect.grades import grade_in, grade_of_flags
 from refusal_index.plugins.inspect.outcomes import OUTCOME
 from refusal_index.protocol import StopReason
 
-UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}
 CUT = {StopReason.LENGTH: "first_truncated", StopReason.CONTENT_FILTER: "first_content_filter"}
-ABSTENTION_SCORER = "abstention_bench_scorer"
-ABSTENTION_WORDS = {"yes": "refused", "no": ANSWERED}
 ABSTENTION_COLUMNS = {"answer": "metadata.ref_answer", "unanswerable": "metadata.abstention_label"}
 """The scorer of AbstentionBench, which says whether a reply abstains, and where its samples hold the gold answer."""
 
@@ -110,8 +107,8 @@ def read_foreign_log(
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
     values = [grade_in((sample.scores or {}).get(scorer or "")) for sample in samples]
-    if scorer == ABSTENTION_SCORER:
-        words = {**ABSTENTION_WORDS, **(words or {})}
+    if scorer == "abstention_bench_scorer":
+        words = {"yes": "refused", "no": ANSWERED, **(words or {})}
         columns = {**ABSTENTION_COLUMNS, **(columns or {})}
     values, are_answered = without_answered(values, words or {})
     grades = _grades(path, samples, values, scorer, words or {})
@@ -166,7 +163,7 @@ def _read(path: Path) -> EvalLog:
     try:
         if zipfile.is_zipfile(path):
             check_size(path)
-        return read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
+        return read_eval_log(str(path), exclude_fields={"events", "messages", "attachments", "store", "timelines"})
     except Exception as error:  # Inspect passes on all errors of its zip and JSON readers
         raise FirstPassError(
             f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"

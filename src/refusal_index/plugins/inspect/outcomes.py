@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
@@ -19,9 +20,6 @@ OUTCOME = "refusal_index"
 
 SCORER = "refusal_index/outcome"
 """The name of the score that `two_pass` adds to a sample."""
-
-REFUSED_BY_SCORER = "refused_by_scorer"
-"""The count of first replies that only the scorer, not the reading, took for a refusal."""
 
 
 def outcome_row(outcome: Outcome, variant: str, draw: int) -> dict[str, Any]:
@@ -91,31 +89,19 @@ def _estimate(scores: list[SampleScore], name: str) -> Value:
 @metric(scores="unreduced")
 def refusal_index() -> Metric:
     """Refusal Index of a task under `two_pass`, with its interval."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "refusal_index")
-
-    return compute
+    return partial(_estimate, name="refusal_index")
 
 
 @metric(scores="unreduced")
 def refusal_precision() -> Metric:
     """Share of the refused questions that are wrong when forced, with its interval."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "refusal_precision")
-
-    return compute
+    return partial(_estimate, name="refusal_precision")
 
 
 @metric(scores="unreduced")
 def over_refusal() -> Metric:
     """Share refused of the questions that the model answers correctly, if need be when forced, with its interval."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        return _estimate(scores, "over_refusal")
-
-    return compute
+    return partial(_estimate, name="over_refusal")
 
 
 @metric(scores="unreduced")
@@ -128,7 +114,8 @@ def outcome_counts() -> Metric:
             return {}
         table = _table(rows)
         by_scorer = Counter(row["reading"] for row in rows)[str(RecognisedBy.GRADER)]
-        return {**{cell: getattr(table, cell) for cell in CELL_NAMES}, REFUSED_BY_SCORER: by_scorer}
+        # the count of first replies that only the scorer, not the reading, took for a refusal
+        return {**{cell: getattr(table, cell) for cell in CELL_NAMES}, "refused_by_scorer": by_scorer}
 
     return compute
 

@@ -14,9 +14,6 @@ from refusal_index.plugins.paper.prompts import PaperPrompts, paper_prompts, rea
 from refusal_index.protocol import load_grader_prompt, load_prompt_set
 from refusal_index.protocol.prompts import Variant
 
-PROMPTS_FILE = "paper-prompts.toml"
-GRADER_FILE = "paper-grader.toml"
-
 PROMPTS_COMMENT = """
 # The prompts of the paper, made by 'refusal-index build paper-prompts' from its LaTeX source.
 # The text is the paper's: mind its licence before you pass this file on.
@@ -63,7 +60,7 @@ def write_files(paper: Path, out: Path) -> Iterator[str]:
         If the source cannot be used, or the folder cannot be written or holds one of the files already.
     """
     made = paper_prompts(read_source(paper))
-    files = {out / PROMPTS_FILE: prompts_toml(made), out / GRADER_FILE: grader_toml(made)}
+    files = {out / "paper-prompts.toml": prompts_toml(made), out / "paper-grader.toml": grader_toml(made)}
     for path in files:
         if path.exists():
             raise PaperError(f"{path} already exists; choose another folder, or remove it")

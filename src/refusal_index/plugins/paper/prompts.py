@@ -211,8 +211,7 @@ def _order_of_unanswered(highest: PrintedPrompt, added: Sequence[int], number: i
 
 
 def _grader(source: LatexSource) -> GraderPrompt:
-    listing = source.listing(GRADER_LABEL, "the grader's prompt")
-    gold = _template(listing, GRADER_PLACEHOLDERS)
+    gold = _template(source.listing(GRADER_LABEL, "the grader's prompt"), GRADER_PLACEHOLDERS)
     return GraderPrompt.read({"gold": gold}, f"{source.name}, listing {GRADER_LABEL}")
 
 

@@ -48,7 +48,14 @@ def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Stu
     tests, impossible = _tests(inputs.chosen_runs(chosen)[0])
     whole = {"part": "single_tables", "tables": len(tables), "status": "ok"}
     rows = [{**whole, **row} for row in copulas.copula_win_rates(tables)]
-    frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
+    frame = pl.DataFrame(
+        [*rows, *tests],
+        schema=schema(
+            "part family model dataset tables log_likelihood aic bic gaussian_wins_log_likelihood gaussian_wins_aic "
+            "gaussian_wins_bic ties parameter statistic degrees_of_freedom pvalue pvalue_holm status reason"
+        ),
+        orient="row",
+    )
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
     values = {
@@ -58,12 +65,6 @@ def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Stu
         "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
     }
     return Study(frame, _draw_copulas, _printed_copulas, (*notes, *impossible), values)
-
-
-COPULA_SCHEMA = schema(
-    "part family model dataset tables log_likelihood aic bic gaussian_wins_log_likelihood gaussian_wins_aic "
-    "gaussian_wins_bic ties parameter statistic degrees_of_freedom pvalue pvalue_holm status reason"
-)
 
 
 LEAST_REACH = 0.1

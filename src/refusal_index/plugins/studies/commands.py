@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.shared_options import ConfidenceLevel, output, readable_runs, report_missing
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def study(
     options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models, without_paper)
     if all_:
         if name is None and config is None:
-            raise OptionError("study --all: expected runs, sets, outcome tables or --config FILE, got none")
+            raise console.OptionError("study --all: expected runs, sets, outcome tables or --config FILE, got none")
         kinds = _chosen_formats(format_)
         known_models(options.models)  # checks the table of models before anything is sent
         given = [] if name is None else [Path(name), *(runs or [])]
@@ -71,25 +70,27 @@ def study(
         _make_all(given, out, kinds, options)
         return
     if config is not None:
-        raise OptionError("--config: requires --all, because one study may not need all of the runs; add it")
+        raise console.OptionError("--config: requires --all, because one study may not need all of the runs; add it")
     if name is None:
         _print_studies()
         return
     if Path(name).exists():
-        raise OptionError(
+        raise console.OptionError(
             f"study: expected the name of a study before the runs, got {name}; for instance study results_table "
             f"{name}; add --all to make all of them"
         )
-    spec = study_spec(name if name in STUDY_NAMES else one_of("study", name, study_names()))
+    spec = study_spec(name if name in STUDY_NAMES else console.one_of("study", name, study_names()))
     kinds = _chosen_formats(format_)
     if not runs:
-        raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
+        raise console.OptionError(
+            f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}"
+        )
     readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
     made = spec.make(readable.runs, options)
     _print_made(made, write_study(made, out, kinds), made.notes)
     if readable.left_out:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 def _print_studies() -> None:
@@ -140,7 +141,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
     if missing:
         console.prose(f"Not made: {', '.join(name for name, *_ in missing)} (reasons above).")
     if failed or readable.left_out:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 def _chosen_formats(text: str) -> tuple[str, ...]:
@@ -154,8 +155,8 @@ def _chosen_formats(text: str) -> tuple[str, ...]:
     formats = FORMATS.split(",")
     named = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not named:
-        raise OptionError(f"--format: expected one or more of {FORMATS}, got {text!r}")
-    return tuple(one_of("--format", name, formats) for name in named)
+        raise console.OptionError(f"--format: expected one or more of {FORMATS}, got {text!r}")
+    return tuple(console.one_of("--format", name, formats) for name in named)
 
 
 def _print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:

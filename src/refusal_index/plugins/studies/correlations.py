@@ -159,8 +159,7 @@ def _most_draws(runs: Sequence[RunResults]) -> dict[Key, Samples]:
 
 def _samples(run: RunResults, variant: str | None, outcomes: pl.DataFrame) -> Samples:
     if is_first_pass_alone(run):
-        n_draws = outcomes.drop_nulls("refused")["draw"].n_unique()
-        return Samples(run, variant, n_draws, None)
+        return Samples(run, variant, outcomes.drop_nulls("refused")["draw"].n_unique(), None)
     matrix = draw_matrix(outcomes)
     return Samples(run, variant, len(matrix.refused), matrix)
 
@@ -406,15 +405,6 @@ PREDICTORS = {
     "correct_given_attempted": "C/A",
     "refusal_rate": "Refusal rate",
 }
-POINT_SCHEMA = schema(
-    "source model family parameters_billion correct_rate correct_given_attempted refusal_rate refusal_index "
-    "low high sparse"
-)
-PREDICTOR_SCHEMA = schema(
-    "source predictor models degrees_of_freedom share shuffled shuffled_high pvalue share_beyond_chance "
-    "ceiling reason ceiling_reason",
-    degrees_of_freedom=pl.Int64,
-)
 
 
 @study
@@ -425,7 +415,13 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
     """
     chosen, notes = inputs.of_one_dataset(runs)
     every = [*paper_model_rows(chosen, options), *(row for _, row in model_rows(chosen, options))]
-    points = pl.DataFrame(every, schema=POINT_SCHEMA)
+    points = pl.DataFrame(
+        every,
+        schema=schema(
+            "source model family parameters_billion correct_rate correct_given_attempted refusal_rate refusal_index "
+            "low high sparse"
+        ),
+    )
     sparse_models = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
     if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else MIN_EXPLAINED):
@@ -442,7 +438,14 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
         if part.height
         for row in shares(part, source, errors, options.analysis.seed)
     ]
-    frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "source predictor models degrees_of_freedom share shuffled shuffled_high pvalue share_beyond_chance "
+            "ceiling reason ceiling_reason",
+            degrees_of_freedom=pl.Int64,
+        ),
+    )
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = part.sort("share_beyond_chance", descending=True).row(0, named=True)

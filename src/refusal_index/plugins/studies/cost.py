@@ -165,11 +165,6 @@ TRAINED = "the model, by a trained predictor"
 PREDICTOR = "an auxiliary predictor"
 """The kinds of estimates that a score can be."""
 
-METHOD_SCHEMA = schema(
-    "model dataset method variant estimate_of cost questions draws own_replies generations requests "
-    "own_requests input_tokens output_tokens seconds cost_usd training_examples n_folds groups grouped_by "
-    "states state_size"
-)
 _FROM_RECORD = (
     *("questions", "draws", "own_replies", "generations", "own_requests", "seconds", "training_examples", "n_folds"),
     *("groups", "grouped_by", "states", "state_size"),
@@ -200,7 +195,14 @@ def calibrator_cost(runs: Sequence[RunResults], _options: StudyOptions) -> Study
             rows.append(row)
     if not rows:
         raise NotPossibleError
-    frame = pl.DataFrame(rows, schema=METHOD_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "model dataset method variant estimate_of cost questions draws own_replies generations requests "
+            "own_requests input_tokens output_tokens seconds cost_usd training_examples n_folds groups grouped_by "
+            "states state_size"
+        ),
+    )
     note = study_text("calibrator_cost", "unmeasured", methods=abridged(unmeasured))
     return Study(frame, _draw_methods, style.table(PRINTED_METHODS), (note,) if unmeasured else ())
 

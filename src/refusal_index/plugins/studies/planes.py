@@ -131,9 +131,6 @@ def plane_top(frame: pl.DataFrame) -> float:
 
 
 SCORES: tuple[curves.ScoreName, ...] = get_args(curves.ScoreName)
-PANELS = (INDEX, *SCORES)
-INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-SCORE_STEPS = (0.02, 0.05, 0.1, 0.2, 0.5)
 MAX_CONTOURS = 7
 """Maximum number of contours in a panel."""
 View = tuple[tuple[float, float], tuple[float, float]]
@@ -152,7 +149,7 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
     contours = [*_score_contours(view_of(shown), options)]
     # Contours of the index for several runs would need several error rates in one panel.
     if len(chosen) == 1:
-        contours += index_contour_rows(chosen[0], options, INDEX, None, INDEX_LEVELS)
+        contours += index_contour_rows(chosen[0], options, INDEX, None, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA)])
     paper = frame["kind"].eq("context").any()
     values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
@@ -188,7 +185,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
     for score in SCORES:
         obstacles[score] = drawn_positions(shown.filter(pl.col("kind") != "curve"))
-    for axes, panel in zip(panels.flat, PANELS, strict=True):
+    for axes, panel in zip(panels.flat, (INDEX, *SCORES), strict=True):
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
         draw_contours(axes, contours, obstacles[panel])
         for row in frame.filter(kind="context").iter_rows(named=True):
@@ -247,7 +244,7 @@ def _levels_in_view(score: curves.ScoreName, view: View, p: float) -> list[float
     (left, right), (bottom, top) = view
     rates = np.linspace(left, right, 200)
     levels: list[float] = []
-    for step in SCORE_STEPS:
+    for step in (0.02, 0.05, 0.1, 0.2, 0.5):
         levels = []
         for level in (np.arange(round(-max(p, 1) / step), round(1 / step) + 1) * step).round(10).tolist():
             line = curves.iso_score(rates, score, level, weighted_score_p=p)
@@ -342,16 +339,16 @@ def operating_point(runs: Sequence[RunResults], options: StudyOptions) -> Study:
                 rows.append({**source.where, "variant": other or inputs.ALL, **point})
     if not rows:
         raise NotPossibleError(notes=notes)
-    frame = pl.DataFrame(rows, schema=OPERATING_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "model dataset variant part name penalty refusal_rate refusal_rate_low refusal_rate_high correct_rate "
+            "correct_rate_low correct_rate_high estimate low high utility_at_best utility_today status reason"
+        ),
+    )
     groups = {f"{name}, {price:g}": f"Penalty {price:g}" for price in PENALTIES for name in ("best", "regret")}
     values = inputs.data_values(chosen)
     return Study(frame, _draw_operating_points, _printed_operating_points, notes, values, groups)
-
-
-OPERATING_SCHEMA = schema(
-    "model dataset variant part name penalty refusal_rate refusal_rate_low refusal_rate_high correct_rate "
-    "correct_rate_low correct_rate_high estimate low high utility_at_best utility_today status reason"
-)
 
 
 def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -102,8 +102,6 @@ def _cv(values: FloatArray) -> FloatArray:
         return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
 
 
-PAPER_PS = (1.0, 0.2)
-"""p of the weighted score: that of the paper's table, and that in its text."""
 WEIGHTED = "weighted_score"
 VARIABILITY_SCHEMA = schema(
     "model models metric p variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
@@ -307,8 +305,9 @@ def _variability_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[s
     scores = inputs.variant_scores(run, options)
     resampled = precision.resampled_metrics(run, options)
     for metric in inputs.COMPARED:
+        # p of the weighted score: that of the paper's table, and that in its text
         for p in (
-            dict.fromkeys((options.analysis.payoffs.weighted_score_p, *PAPER_PS)) if metric == WEIGHTED else (None,)
+            dict.fromkeys((options.analysis.payoffs.weighted_score_p, 1.0, 0.2)) if metric == WEIGHTED else (None,)
         ):
             values = [_value(score, metric, p) for score in scores]
             draws = precision.metric_draws(resampled, metric, p)
@@ -377,7 +376,6 @@ COLUMNS = 2
 MANY_COLUMNS = 4
 MANY = 6
 """Number of models from which the matrices are small, without intervals."""
-AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason")
 
 
 @study
@@ -388,7 +386,12 @@ def prompt_agreement(runs: Sequence[RunResults], options: StudyOptions) -> Study
     """
     chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _agreement_rows(run, options)]
-    frame = with_ceiling(pl.DataFrame(rows, schema=AGREEMENT_SCHEMA))
+    frame = with_ceiling(
+        pl.DataFrame(
+            rows,
+            schema=schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason"),
+        )
+    )
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError("; no two prompts of these answered a question in common")
     return Study(frame, _draw_agreement, _printed_agreement, notes, inputs.data_values(chosen))
@@ -437,7 +440,10 @@ def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _agreement_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     # The answers of each prompt and whether they are right; `place` 0 is a question's first draw.
-    outcomes = {variant or inputs.ALL: rows.with_columns(_PLACE) for variant, rows in run.tables.items()}
+    outcomes = {
+        variant or inputs.ALL: rows.with_columns((pl.col("draw").rank("dense").over("question_id") - 1).alias("place"))
+        for variant, rows in run.tables.items()
+    }
     answers = {
         prompt: rows.filter(~pl.col("refused") & pl.col("wrong").is_not_null()).with_columns(right=~pl.col("wrong"))
         for prompt, rows in outcomes.items()
@@ -457,9 +463,6 @@ def _agreement_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str
         pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
         agreement = _agreement(pairs, options, same_prompt=prompt == other)
         yield {"model": run.label, "prompt": prompt, "other_prompt": other, **agreement}
-
-
-_PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
 
 
 def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> dict[str, Any]:

@@ -266,7 +266,6 @@ def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(table)
 
 
-_SYMBOLS = {"kendall_w": "W", "winner_entropy": "H"}
 _HEADINGS = {
     f"{symbol} {label}": heading
     for symbol, heading in (("W", "Kendall's W"), ("H", "Winner entropy"))
@@ -287,7 +286,7 @@ def _size_text(block: pl.DataFrame) -> str:
 def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
     return {
         f"{symbol} {REMOVED_LABELS[row['removed']]}": number(row[f"{prefix}{statistic}"], 2)
-        for statistic, symbol in _SYMBOLS.items()
+        for statistic, symbol in {"kendall_w": "W", "winner_entropy": "H"}.items()
         for row in rows.iter_rows(named=True)
     }
 
@@ -358,7 +357,14 @@ def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         data.append(f"{inputs.dataset_name(dataset)}, {n_asked:,} questions, prompts {prompts}")
     if not rows:
         raise NotPossibleError(notes=notes)
-    frame = pl.DataFrame(rows, schema=TIES_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "dataset variants questions part place run model other_model estimate low high letters pvalue pvalue_max_t "
+            "drawn status reason",
+            variants=pl.String,
+        ),
+    )
     values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)}
     return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
@@ -460,13 +466,6 @@ def _ties_notes(block: CompleteBlock, results: Mapping[str, Indices]) -> Iterato
             ]
             texts += [f"missing for {abridged(missing, MAX_NAMED)}"] if missing else []
             yield f"The prompt {variant} is left out: {'; '.join(texts)}."
-
-
-TIES_SCHEMA = schema(
-    "dataset variants questions part place run model other_model estimate low high letters pvalue pvalue_max_t "
-    "drawn status reason",
-    variants=pl.String,
-)
 
 
 PRINTED_TIES: Mapping[str, str | style.Cell] = {

@@ -379,7 +379,6 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     scatter_legend(figure, frame, looks)
 
 
-_SIDE = {True: ", above", False: ", below", None: ""}
 _STATISTICS = {"spearman": "Rank correlation", "r_squared": "R squared", "r_squared_ceiling": "Ceiling of R squared"}
 DIGITS = 2
 """Decimals of the printed tables, as in the paper."""
@@ -398,7 +397,9 @@ def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
             row = {**heading, "Model": model, "Family": first["family"], "RI": _index_cell(first)}
             for rate in of_model.iter_rows(named=True):
                 cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=DIGITS)
-                row[METRICS[rate["metric"]].label] = cell + _SIDE[rate["above_line"]]
+                row[METRICS[rate["metric"]].label] = (
+                    cell + {True: ", above", False: ", below", None: ""}[rate["above_line"]]
+                )
             rows.append(row)
         lines = {row["metric"]: row for row in part.drop_nulls("r_squared").iter_rows(named=True)}
         for name, label in _STATISTICS.items() if lines else ():
@@ -441,7 +442,6 @@ def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[di
 
 
 SIZE = "parameters_billion"
-SIZE_POINTS = schema("source model family parameters_billion active_parameters_billion refusal_index low high sparse")
 DRAWN_AT = "drawn_at_billion"
 """Column of a model's position: its size, or next to it if several models have the same size."""
 
@@ -464,7 +464,10 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     unknown = [run.label for run in chosen if run.label not in names]
     notes += inputs.left_out("Left out, without an index or a known number of parameters", unknown)
     paper = (row for row in paper_model_rows(chosen, options) if row[SIZE] is not None)
-    frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
+    frame = pl.DataFrame(
+        [*paper, *rows],
+        schema=schema("source model family parameters_billion active_parameters_billion refusal_index low high sparse"),
+    )
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
     errors = precision.RunErrors(chosen, options)

@@ -43,7 +43,6 @@ _PANELS_A_ROW = 3
 _OWN = style.INK
 _BEST = style.MODEL_COLOURS[1]
 
-_NUMBERS = ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
 RESPONSE_SCHEMA = schema(
     "model dataset part variant method target penalty questions refusal_rate refusal_rate_low "
     "refusal_rate_high best_refusal_rate best_refusal_rate_low best_refusal_rate_high excess excess_low "
@@ -110,7 +109,12 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
             "variant": name,
             **{column: getattr(point, column) for column in ("target", "penalty")},
             "questions": point.table.n,
-            **inputs.with_ends({column: getattr(point, column) for column in _NUMBERS}),
+            **inputs.with_ends(
+                {
+                    column: getattr(point, column)
+                    for column in ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
+                }
+            ),
             "verdict": verdict(point.excess),
             **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
@@ -263,10 +267,6 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, observed: str, best: str) -> No
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-ALIKE = ("dataset", "grader", "prompts", "placement", "comparability_version")
-THINKING_SCHEMA = schema(
-    "model other_model dataset less more metric questions value_less value_more estimate low high pvalue reason"
-)
 
 
 @study
@@ -279,7 +279,12 @@ def thinking(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     if not pairs:
         raise NotPossibleError("; these hold no such pair")
     rows = [row for pair in pairs for row in _thinking_rows(*pair, options)]
-    frame = pl.DataFrame(rows, schema=THINKING_SCHEMA)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema(
+            "model other_model dataset less more metric questions value_less value_more estimate low high pvalue reason"
+        ),
+    )
     return Study(frame, _draw_thinking, style.table(PRINTED_THINKING), values={"pairs": len(pairs)})
 
 
@@ -314,7 +319,12 @@ def _shared_settings(run: RunResults) -> tuple[str, ...]:
     decoding = {key: value for key, value in (run.settings.get("decoding") or {}).items() if key != "reasoning_effort"}
     # A model that thinks writes more, so the limit on tokens is usually raised with it.
     decoding.pop("max_tokens", None)
-    parts = (run.model_id, run.dataset_id, sorted(decoding.items()), *(run.settings.get(key) for key in ALIKE))
+    parts = (
+        run.model_id,
+        run.dataset_id,
+        sorted(decoding.items()),
+        *(run.settings.get(key) for key in ("dataset", "grader", "prompts", "placement", "comparability_version")),
+    )
     return tuple(map(repr, parts))
 
 

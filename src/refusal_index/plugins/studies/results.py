@@ -45,8 +45,6 @@ RESULTS_SCHEMA = schema(
 """`variants`: the number of prompts that an estimate combines, in rows of the variant ``combined``."""
 MAX_LINES = 60
 """Maximum number of lines of the figure that show single prompts; with more, each run has one line."""
-MARK_FEWER = " *"
-"""Follows a value over fewer prompts than the run has."""
 
 
 @study
@@ -153,14 +151,10 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         for cell in part.iter_rows(named=True):
             text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
             is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
-            row[METRICS[cell["metric"]].label] = text + (MARK_FEWER if is_fewer else "")
+            # follows a value over fewer prompts than the run has
+            row[METRICS[cell["metric"]].label] = text + (" *" if is_fewer else "")
         rows.append(row)
-    return _with_adjacent_blocks(pl.DataFrame(rows))
-
-
-def _with_adjacent_blocks(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with those of each block together, in order of appearance."""
-    return pl.concat(table.partition_by(style.BLOCK, maintain_order=True))
+    return pl.concat(pl.DataFrame(rows).partition_by(style.BLOCK, maintain_order=True))
 
 
 DIGITS = 2
@@ -287,15 +281,12 @@ def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
 AVERAGE = "average"
 CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
-UNAVAILABLE = ("unanswerable", "inconsistent")
-AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
 PUBLISHED = "published_index"
 """Value of the column `statistic` for RI as the paper prints it."""
 PUBLISHED_AVERAGE = "published_average"
 """The same of their averages, which are the means of the printed values."""
 PUBLISHED_HEADING = inputs.published_heading("precise_wiki")
 OF_PAPER = (PUBLISHED, PUBLISHED_AVERAGE)
-NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
     "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
     statistic=pl.String,
@@ -385,7 +376,7 @@ def with_agreement(
     block = ranked_block(frame)
     rows: list[dict[str, Any]] = []
     if block is None:
-        rows += ({"statistic": name, "reason": NO_BLOCK} for name in AGREEMENT)
+        rows += ({"statistic": name, "reason": "no_two_models_on_two_datasets"} for name in AGREEMENT)
     else:
         defined = inside_range(frame)
         ranked = defined.filter(pl.col("model").is_in(block.models), pl.col("dataset").is_in(block.settings))
@@ -503,9 +494,11 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
 def truth_of(dataset: str | None) -> str | None:
     """Return whether the truth is available, in the context or from training, None if unknown for the dataset."""
     name = dataset or ""
-    if any(part in name for part in UNAVAILABLE):
+    if any(part in name for part in ("unanswerable", "inconsistent")):
         return "unavailable"
-    return "available" if any(part in name for part in AVAILABLE) else None
+    return (
+        "available" if any(part in name for part in ("counterfactual", "precise_wiki", "simpleqa", "almanac")) else None
+    )
 
 
 def _within_source(run: RunResults, options: StudyOptions) -> dict[str, float | None]:

@@ -434,5 +434,4 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     for position in range(1, bands.height):
         panel.axhline(position - 0.5, color="#ececec", linewidth=0.6, zorder=0)
     title = "Right answers by the score, less those by the refusals"
-    label = "share of all questions, with as many refused"
-    panel.set(title=title, xlabel=label)
+    panel.set(title=title, xlabel="share of all questions, with as many refused")

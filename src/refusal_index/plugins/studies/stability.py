@@ -459,8 +459,7 @@ def kendall_w_ceiling(
     errors = _checked_covariance("covariance", covariance, m * n)
     reason = why_unranked(matrix)
     means = matrix.mean(axis=0)
-    mean_covariance = errors.reshape(m, n, m, n).mean(axis=(0, 2))
-    result = reliability(means, mean_covariance)
+    result = reliability(means, errors.reshape(m, n, m, n).mean(axis=(0, 2)))
     if reason or result.estimate is None:
         return Estimate(None, status="undefined", reason=reason or result.reason)
     true = means.mean() + math.sqrt(result.estimate) * (means - means.mean())

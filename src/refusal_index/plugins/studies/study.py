@@ -172,7 +172,8 @@ class StudySpec:
 
     def make(self, runs: Sequence[RunResults], options: StudyOptions) -> Study:
         """Make the study; raises `NotPossibleError` if the runs do not meet its requirements."""
-        if self.name not in OF_FIRST_PASSES:
+        # studies that use first passes alone also where the same model has a run of both passes
+        if self.name not in ("auroc_correlation", "cost_table"):
             runs = without_first_passes(runs)
         analysis = options.analysis.with_recorded(run.about for run in runs)
         options = replace(options, analysis=analysis)
@@ -187,10 +188,6 @@ class StudySpec:
         notes = (*result.notes, *(_two_prompts_notes(runs, analysis) if self.name in OF_COMBINED else ()))
         named = replace(result, name=self.name, title=self.title, notes=notes)
         return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
-
-
-OF_FIRST_PASSES = ("auroc_correlation", "cost_table")
-"""Studies that use first passes alone also where the same model has a run of both passes."""
 
 
 OF_COMBINED = (

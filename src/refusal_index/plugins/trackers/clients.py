@@ -79,8 +79,6 @@ def files_of(run: RunResults) -> list[tuple[Path, str]]:
 KEY = "refusal_index.run"
 """Tag that identifies a run, so that exporting it again updates it."""
 
-STATUS_TAG = "refusal_index.status"
-"""Tag that says whether the metrics cover all questions."""
 
 MAX_METRICS = 1000
 MAX_PARAMS = 100
@@ -134,7 +132,8 @@ class MlflowTracker:
         with _short_timeouts():
             before = self._client.get_run(self._run_id).data.metrics
             self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # MLflow cannot delete a metric
-            self._client.set_tag(self._run_id, STATUS_TAG, completeness_of(run)[:MAX_TAG_LENGTH])
+            # tag that says whether the metrics cover all questions
+            self._client.set_tag(self._run_id, "refusal_index.status", completeness_of(run)[:MAX_TAG_LENGTH])
         for path, frame in ((OUTCOMES, run.outcomes), (METRICS, run.metrics)):
             columns, rows = table_of(frame)
             self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, path)
@@ -215,8 +214,6 @@ QUIET = {
 }
 """Settings with which W&B sends only the run and prints nothing."""
 
-STATUS_KEY = "status"
-"""Key in the W&B summary that says whether the metrics cover all questions."""
 
 FINISH_TIMEOUT = 120.0
 """Seconds to wait for the server at the end; ``wandb sync`` sends what it has not received by then from the disk."""
@@ -259,7 +256,8 @@ class WandbTracker:
         named = numbers(run.document)
         for name in withdrawn(self._run.summary.keys(), named):
             del self._run.summary[name]
-        self._run.summary.update({**named, STATUS_KEY: completeness_of(run)})
+        # key in the W&B summary that says whether the metrics cover all questions
+        self._run.summary.update({**named, "status": completeness_of(run)})
         columns, rows = table_of(run.outcomes)
         self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
         artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")

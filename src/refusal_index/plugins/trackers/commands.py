@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import output
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -41,13 +40,13 @@ def export(
     try:
         lines = export_runs(runs, to, out)
     except ExportError as error:
-        raise OptionError(f"{option(error.argument)}: {error.message}") from error
+        raise console.OptionError(f"{console.option(error.argument)}: {error.message}") from error
     except NotWrittenError as error:
         if error.errno in FULL:
             raise
-        raise OptionError(f"--out: {error}") from error
+        raise console.OptionError(f"--out: {error}") from error
     except TrackerError as error:
         console.error(error)
-        raise typer.Exit(INCOMPLETE) from error
+        raise typer.Exit(console.INCOMPLETE) from error
     for line in lines:
         console.say(line)

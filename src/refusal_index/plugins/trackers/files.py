@@ -53,7 +53,6 @@ class CsvTable:
 
 
 FOLDER = ".eval_results"
-TASK = "question-answering"
 
 
 class HubFiles:
@@ -124,7 +123,10 @@ def _model_index(run: RunResults, defined: Sequence[Mapping[str, Any]]) -> dict[
         for row in defined
     ]
     result = {
-        "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {package_version()}"},
+        "task": {
+            "type": "question-answering",
+            "name": f"Two-pass refusal evaluation, refusal-index {package_version()}",
+        },
         "dataset": {"name": dataset, "type": dataset},
         "metrics": metrics,
     }

@@ -206,7 +206,6 @@ except ImportError:  # reported when a callback is created
     Trainer = None
     TrainerCallback = object
 
-LOG = logging.getLogger(__name__)
 SAVE = "save"
 LONGEST = 600.0
 """Default time limit for the evaluation at one step, in seconds."""
@@ -312,7 +311,9 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         except Exception as error:
             # A training that takes days must not fail because one evaluation does.
             message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted_error(message).split()))
+            logging.getLogger(__name__).warning(
+                "Refusal Index of step %s: %s", step, " ".join(redacted_error(message).split())
+            )
 
     def _measured(self, step: int, model: Any, tokenizer: Any) -> RunResults:
         if self._endpoint is not None:

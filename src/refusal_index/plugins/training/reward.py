@@ -10,8 +10,6 @@ from refusal_index.data.outcome import Grade
 from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.replies import Grader, Refusal, grade_reply
 
-ROW_COLUMNS = ("question", "aliases", "choices")
-
 
 class RewardError(RefusalIndexError, ValueError):
     """A target, a reply or a column that no reward can be computed from."""
@@ -84,7 +82,7 @@ def abstention_reward(
         if isinstance(completions, str):
             raise RewardError(f"completions: expected a list of replies, got {shortened(completions)}")
         right_answers = _column(columns, gold, len(completions))
-        present = [name for name in ROW_COLUMNS if columns.get(name) is not None]
+        present = [name for name in ("question", "aliases", "choices") if columns.get(name) is not None]
         given = {name: _column(columns, name, len(completions)) for name in present}
         grades = []
         for row, completion in enumerate(completions):
@@ -135,6 +133,5 @@ def _text(completion: Any) -> str:
         raise RewardError(f"completions: expected texts or lists of messages, got {shortened(completion)}")
     content = completion[-1].get("content") if completion else ""
     if isinstance(content, list):
-        parts = [part.get("text") or "" for part in content if isinstance(part, Mapping)]
-        return "".join(parts)
+        return "".join([part.get("text") or "" for part in content if isinstance(part, Mapping)])
     return content or ""

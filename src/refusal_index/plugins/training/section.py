@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +246,7 @@ def _chart(panel: PanelOfSteps, metric: str, analysis: Analysis) -> dict[str, An
     y = vertical(metric, over_steps.points)
 
     def stretches(is_drawn: Callable[[_Point], bool]) -> list[list[_Point]]:
-        groups = (list(group) for is_in, group in groupby(points, key=is_drawn) if is_in)
+        groups = (list(group) for is_in, group in itertools.groupby(points, key=is_drawn) if is_in)
         return [group for group in groups if len(group) > 1]
 
     def ends(stretch: Sequence[_Point], name: str) -> list[tuple[int, float | None]]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
 
@@ -103,4 +102,4 @@ def precise_wiki(
     for line in build.build_lines(record, options.paths, questions):
         console.say(line)
     if record["file"]["questions"] != questions:
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)

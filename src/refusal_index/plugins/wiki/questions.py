@@ -336,7 +336,6 @@ QUESTION_WORDS = 30
 """Maximum length that the prompt asks for; `MAX_QUESTION` is the length that is accepted."""
 
 ANSWER_WORDS = 10
-LEAD = "(the lead of the article)"
 QUOTATION_MARK = re.compile(r"<([\s/]*(?:title|section|text|question|answer)[^<>]*)>", re.IGNORECASE)
 
 
@@ -356,7 +355,7 @@ def prompt_for(role: str, candidate: Candidate, question: str = "") -> str:
     """
     return templates()[TAGS[role]].format(
         title=_quoted(candidate.title),
-        section=_quoted(candidate.section) or LEAD,
+        section=_quoted(candidate.section) or "(the lead of the article)",
         text=_quoted(candidate.text),
         question=_quoted(question),
         question_words=QUESTION_WORDS,
@@ -381,7 +380,6 @@ UNANSWERABLE = "unanswerable"
 VAGUE = "vague"
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # ASCII, full-width and Arabic
 ANOTHER_FOLLOWS = re.compile(r"[?\uff1f\u061f]\s")
-CLOSING = "\"')]\u201d\u2019\u00bb"
 POINTS_AT_TEXT = re.compile(
     r"\b(?:according to|(?:mentioned|described|stated|given|discussed|listed) in|in|from) "
     r"(?:the|this) (?:(?:above|following|given|provided) )?"
@@ -499,7 +497,7 @@ def _fault_of_question(question: str) -> Reason | None:
         Reason.NOTHING_TO_ASK: words == NOTHING,
         Reason.QUESTION_TOO_LONG: len(question) > MAX_QUESTION,
         Reason.NOT_ONE_QUESTION: (
-            ANOTHER_FOLLOWS.search(question) or not question.rstrip(CLOSING).endswith(QUESTION_MARKS)
+            ANOTHER_FOLLOWS.search(question) or not question.rstrip("\"')]\u201d\u2019\u00bb").endswith(QUESTION_MARKS)
         ),
         Reason.POINTS_AT_TEXT: POINTS_AT_TEXT.search(question),
     }

@@ -29,15 +29,13 @@ from refusal_index.render.run_view import RunView
 from refusal_index.render.sentences import sentences
 from refusal_index.stats import CELL_NAMES
 
-SHOWN_ABOUT = ("versions", "price", SENT, ANSWERED_BY)
-"""What the report shows of `about`."""
-
 
 def facts(run: RunView) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the settings that are set, each with the names of its parts, in the order of the file, and its source."""
+    # what the report shows of `about`
     values = {
         **run.run.settings,
-        **{key: run.run.about[key] for key in SHOWN_ABOUT if run.run.about.get(key)},
+        **{key: run.run.about[key] for key in ("versions", "price", SENT, ANSWERED_BY) if run.run.about.get(key)},
     }
     source = run.run.about.get("dataset")
     if isinstance(source, Mapping) and isinstance(values.get("dataset"), Mapping):
