@@ -136,6 +136,8 @@ def _measured(weights: Path, panel: Path, out: Path) -> ri.RunResults:
 
 def _shown(run: ri.RunResults, column: str) -> str:
     metric = run.document["variants"][0]["metrics"][column]
+    if metric["estimate"] is None:
+        return f"{column}=undefined ({metric['reason']})"
     return f"{column}={metric['estimate']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
 
 
