@@ -125,6 +125,9 @@ def test_end_to_end_sensitivity_is_that_of_the_command():
     assert found.variants[0].misgrading.low < found.variants[0].misgrading.high
     with pytest.raises(RefusalIndexError, match=r"grader_error: expected two rates .* got 2 and 5"):
         ri.sensitivity("one.parquet", grader_error=(2, 5))
+    for rates in (0.05, (0.05,)):
+        with pytest.raises(RefusalIndexError, match="grader_error: expected two rates"):
+            ri.sensitivity("one.parquet", grader_error=rates)
 
 
 def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command():

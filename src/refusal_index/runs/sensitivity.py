@@ -64,6 +64,8 @@ def sensitivity(
     else:
         outcomes = read_outcomes_of(source)
         compared = runs_of_table(source, outcomes, *recorded_in(source))
+    if isinstance(grader_error, float | int) or len(grader_error) != len(DecisionOptions.errors):
+        raise SettingError(f"{{grader_error}}: expected two rates, as in (0.02, 0.03), got {grader_error!r}")
     right, wrong = grader_error
     if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
         raise SettingError(
