@@ -51,7 +51,8 @@ def test_dry_run_of_a_configuration_does_not_import_its_functions(command, monke
     assert found["first"]["requests"] == exactly(6)
     assert (
         found["remark"]
-        == "a dry run of a configuration imports no function, so earlier replies of functions are not counted"
+        == "a dry run of a configuration imports no function, so earlier replies of functions are not counted, and a "
+        "function is counted under every prompt, also if it gets none and is asked once"
     )
     assert not Path("mark").exists()
     assert command("run", "--config", "c.toml").exit_code == 0

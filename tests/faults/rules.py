@@ -395,7 +395,7 @@ RETRIES = Table(
             "a burst of 429|a fifth (of|with|without)|request that hangs|nothing but 500|streams end early|comes twice|one reply is null|five replies are",
         ),
         responds(
-            "no connection; a function raises anything, or returns no text or a confidence outside [0, 1]",
+            "no connection; a function raises anything",
             "retry; if no reply has arrived yet, the run ends after 20 attempts",
             "the server (is down|goes and does not)|slow answers|it hangs once|it exits",
         ),
@@ -405,7 +405,8 @@ RETRIES = Table(
             r"\(40[1234]\)|quota (is gone|goes)|with few questions",
         ),
         responds(
-            "400 and any other 4xx, a response above 64 MiB, a redirect to another server, a 200 that Inspect cannot parse",
+            "400 and any other 4xx, a response above 64 MiB, a redirect to another server, a 200 that Inspect cannot parse; "
+            "a function returns no text or a confidence outside [0, 1]",
             "no retry until the run is resumed; if no reply has arrived yet, the run ends after 20 questions",
             "ends in 400|too large once|redirected|malformed way",
         ),

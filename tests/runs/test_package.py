@@ -59,6 +59,7 @@ errors.RunFolderError
 errors.TableError
 findings.gate_policy.PolicyError
 models.calls.FunctionError
+models.calls.ReturnedTypeError
 models.connections.UnsolicitedResponseError
 models.failures.EndedError
 models.failures.NoAnswerError

@@ -754,7 +754,9 @@ def resolve_columns(
 
 def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
     """Return the error for a missing column of a role."""
-    guess = nearest(column, present, cutoff=0.7)
+    by_beginning = {name.partition(".")[0]: name for name in reversed([*present])}  # `answers`: answers.text
+    similar = nearest(column, by_beginning, cutoff=0.7)
+    guess = by_beginning[similar] if similar else None
     advice = f"{f'; did you mean {guess!r}?' if guess else ';'} say which column it is"
     error = source.lacks(f"a column {column!r} with the {role}", present, advice)
     beginning = next((name for name in present if column.startswith(plain_name(name))), "NAME")

@@ -180,7 +180,10 @@ def _both_passes(path: Path, log: EvalLog, samples: Sequence[EvalSample]) -> tup
 
 def _recorded(sample: EvalSample) -> Mapping[str, Any] | None:
     """Return the row of the outcome table in a sample's metadata; solvers of others may keep it as ``outcome``."""
-    row = sample.metadata.get(OUTCOME, sample.metadata.get("outcome"))
+    own = sample.metadata.get(OUTCOME)
+    if isinstance(own, Mapping):
+        return own
+    row = sample.metadata.get("outcome")
     return row if isinstance(row, Mapping) and {"refused", "wrong"} <= row.keys() else None
 
 
