@@ -99,7 +99,7 @@ def test_echoing_provider_leaves_no_keys(inside, monkeypatch, model):
     with FakeApi(lambda _: "<answer>UNANSWERED</answer>", echoing) as api:
         monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
         monkeypatch.setenv("OTHER_BASE_URL", with_secrets(api.url))
-        address = options_at(with_secrets(api.url)) if is_served(model) else ()
+        address = options_at(f"{api.url}?key={ARGUMENT}") if is_served(model) else ()  # a login excludes a key
         ran = subprocess.run([*command, "run", *options.split(), *address], capture_output=True, check=False)
     reported = subprocess.run([*command, "report", "run", "--out", "run/page.html"], capture_output=True, check=False)
     contents = every_content(Path())

@@ -93,9 +93,7 @@ def test_a_right_answer_that_is_no_text_is_an_error(answer):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:.*gradient_checkpointing` is deprecated:FutureWarning"
-)  # which TRL's own configuration sets
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")  # TRL's own configuration sets it
 def test_end_to_end_grpo_of_trl_trains_on_the_reward(tmp_path: Path):
     torch = pytest.importorskip("torch")
     trl = pytest.importorskip("trl")
