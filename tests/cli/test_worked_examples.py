@@ -91,6 +91,7 @@ def test_validate_names_the_first_row(command):
     assert "line 2: example 2" in checked.stdout
 
 
-def test_dry_run_in_python_states_it():
+def test_dry_run_in_python_states_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     estimate = ri.dry_run("almanac/base", write_questions(EXAMPLE.question), grader="exact")
     assert [caveat.code for caveat in estimate.caveats] == ["example_asked"]
