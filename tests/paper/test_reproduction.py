@@ -83,7 +83,7 @@ def test_end_to_end_calibrators_of_a_model_that_loads_here_are_compared_and_miss
     assert "P(IK), which the paper" not in " ".join(done.stdout.split())
     rows = pl.read_csv(tmp_path / "out" / "calibrator_comparison.csv").filter(pl.col("part") == "roc")
     first = rows.unique("method", keep="first", maintain_order=True)
-    assert set(first["method"]) == {"p-answering", "p-ik"}
+    assert set(first["method"]) == {"p-answering", "p-ik", "topic"}
     assert first["auroc_low"].null_count() == first["ece_low"].null_count() == 0
     assert (first["auroc_low"] < first["auroc"]).all()
     assert first.filter(method="p-ik")["trained"].to_list() == [True]
