@@ -60,8 +60,8 @@ class Baseline:
         """Keep the outcome table of a run, and how it was made if the run has a folder."""
         import polars as pl  # noqa: PLC0415 - loaded only where a baseline is updated
 
-        from refusal_index.data.outcome_table import write_outcomes  # noqa: PLC0415
-        from refusal_index.runs.gate import read_run  # noqa: PLC0415
+        from refusal_index.data.outcome_table import write_outcomes  # noqa: PLC0415 - likewise
+        from refusal_index.runs.gate import read_run  # noqa: PLC0415 - likewise
 
         given = read_run(run, "run")
         made = given.source / RUN
@@ -146,8 +146,8 @@ def _gated(
 ) -> GateResult | None:
     """Return the verdict of the gate; a baseline to update is replaced unless a fixed limit is exceeded."""
     from refusal_index.findings.gate_policy import PolicyError  # noqa: PLC0415 - loaded only where a test uses it
-    from refusal_index.findings.metrics import METRICS  # noqa: PLC0415
-    from refusal_index.runs.gate import gate, policy_of  # noqa: PLC0415
+    from refusal_index.findings.metrics import METRICS  # noqa: PLC0415 - likewise
+    from refusal_index.runs.gate import gate, policy_of  # noqa: PLC0415 - likewise
 
     bounds: dict[str, dict[str, float]] = {"at_least": {}, "at_most": {}}
     for name, limit in limits.items():

@@ -106,7 +106,7 @@ def gate(
         raise typer.Exit(BAD_INPUT if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
     _write(result, [candidate, *([baseline] if baseline else [])], files)
     _print(result, files.values(), as_json=json)
-    # the exit status for each verdict; 2 means that there is no verdict
+    # exit statuses of the verdicts; an error, without a verdict, exits with 2
     raise typer.Exit({"pass": 0, "fail": 1, "inconclusive": 3}[result.verdict])
 
 

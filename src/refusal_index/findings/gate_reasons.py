@@ -80,7 +80,7 @@ class GuardResult(NamedGuard):
 
 
 def decisive_reasons(guards: Iterable[GuardResult], verdict: Verdict) -> list[Statement]:
-    """State why the guards with the verdict do not pass, a statement for all that have the same reason."""
+    """State why the guards with this verdict do not pass, in one statement for each reason."""
     metrics: dict[tuple[Any, ...], list[str]] = {}
     for guard in guards:
         if guard.test.verdict == verdict:

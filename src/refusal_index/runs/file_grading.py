@@ -47,7 +47,7 @@ def check_gold_answers(passes: Iterable[FirstPass]) -> None:
 
 
 def _to_grade(first_pass: FirstPass) -> Question:
-    """Return the question of a first pass, with an id made of all that its grade depends on."""
+    """Return the question of a first pass; its id is a hash of everything that the grade depends on."""
     question = without_declining_gold(first_pass.question)
     parts = [question.text, question.gold, question.aliases, question.context, question.choices, first_pass.reply]
     return replace(question, question_id=hashlib.sha256(json.dumps(parts).encode()).hexdigest(), topic=None)

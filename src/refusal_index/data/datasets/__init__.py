@@ -202,7 +202,7 @@ class DatasetSource:
 
     load: Loader
     note: str = ""  # what it is and where it comes from, for a list; by default the first line of a loader's docstring
-    grader: GraderName | None = None  # the grader that its answers need; None for the one of the loaded dataset
+    grader: GraderName | None = None  # the grader for its answers; None to use that of the loaded dataset
     limit: int | None = None  # how many of its questions are asked by default; None for all
     takes_file: bool = True  # whether it can be read from a user's file
     needs_file: bool = False  # whether there is no other source

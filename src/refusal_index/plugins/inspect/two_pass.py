@@ -128,7 +128,7 @@ def _solver(inner: Solver | Agent | Sequence[Solver] | None) -> Solver:
         return generate()
     if isinstance(inner, Sequence):
         return chain(list(inner))
-    return as_solver(inner) if is_agent(inner) else inner  # type: ignore[return-value]
+    return as_solver(inner) if is_agent(inner) else inner  # type: ignore[return-value] # is_agent narrows no type
 
 
 def _grader(name: str | None) -> Scorer:
