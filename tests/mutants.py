@@ -4193,6 +4193,13 @@ MUTANTS = (
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
+        "a threshold says how many refused unanswerable questions it leaves out",
+        "Threshold.statements",
+        '& ~pl.col("answerable") &',
+        '& pl.col("answerable") &',
+        "runs/test_function_confidence.py",
+    ),
+    Mutant(
         "a question without a right answer is not refused again",
         "_IS_FORCED_REFUSAL",
         "~IS_UNANSWERABLE.fill_null(value=False)",

@@ -274,3 +274,21 @@ def test_functions_that_get_the_prompt_are_asked_under_every_prompt_others_under
 
 def marking_anything(question, *, must_answer=False):
     return "Lima"
+
+
+def refuses_unanswerable(question: str, *, must_answer: bool = False) -> dict[str, object]:
+    """Refuse every third question; answer the others rightly and surely, except every fifth."""
+    number = int(question.rsplit(maxsplit=1)[-1].rstrip("?"))
+    is_known = number % 5 != 0
+    reply = {"text": str(number if is_known else 0), "confidence": 0.9 if is_known else 0.3}
+    return {**reply, "refused": number % 3 == 0 and not must_answer}
+
+
+def test_end_to_end_a_threshold_says_that_refused_unanswerable_questions_are_left_out(tmp_path):
+    rows = [
+        {"question": f"What is {number}?", "answer": str(number) if number % 3 else None, "answerable": number % 3 != 0}
+        for number in range(1, 91)
+    ]
+    run = ri.evaluate(refuses_unanswerable, pl.DataFrame(rows), grader="exact", out=tmp_path / "run")
+    chosen = ri.threshold(run, penalty=1)
+    assert [one.values for one in chosen.statements if one.code == "unanswerable_left_out"] == [{"questions": 30}]

@@ -219,6 +219,9 @@ class Threshold(Printable):
         weighted = any(table["weight"].null_count() < table.height for table in tables)
         bounded = isinstance(self.selected, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
+        # refused questions without a right answer are never forced, so no threshold is tried on them
+        never_forced = pl.col("refused") & ~pl.col("answerable") & pl.col("forced_reply").is_null()
+        unanswerable = pl.concat([table.filter(never_forced)["question_id"] for table in tables]).n_unique()
         same = [
             self.name(point) for point in self.points[1:] if self.rule and point.questions and point.difference is None
         ]
@@ -235,6 +238,7 @@ class Threshold(Printable):
             else self._choice(self.selected),
             *([self._selection()] if self.candidates else []),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
+            *([Statement("unanswerable_left_out", "serious", {"questions": unanswerable})] if unanswerable else []),
             *([Statement("trained_on_both_halves", "serious", trained)] if is_trained and not on_half else []),
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
