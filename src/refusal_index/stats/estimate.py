@@ -137,6 +137,11 @@ class Estimate:
         """
         return cls(result.estimate, *interval.or_none(), result.status, result.reason)
 
+    @property
+    def interval(self) -> ConfidenceInterval:
+        """Its interval; NaN where there is none."""
+        return ConfidenceInterval(*(math.nan if end is None else end for end in (self.low, self.high)))
+
     def to_document(self) -> dict[str, Any]:
         """Return the estimate, its interval, status and reason as a dictionary."""
         return {key: getattr(self, key) for key in ("estimate", "low", "high", "status", "reason")}
