@@ -64,9 +64,10 @@ def ignore_width_of_zero() -> None:
         del os.environ["COLUMNS"]
 
 
-def say(text: object = "") -> None:
-    """Print one line of any length; without a text, an empty line."""
-    typer.echo(_shown(text))
+def say(*lines: object) -> None:
+    """Print lines of any length; without any, an empty one."""
+    for line in lines or ("",):
+        typer.echo(_shown(line))
 
 
 def note(text: object) -> None:

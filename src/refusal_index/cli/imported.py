@@ -111,8 +111,7 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
         console.say()
     has_replies = any(found.has_replies for _, found in read)
     for purpose, command in _next_commands(reading, first_only, has_replies=has_replies):
-        console.say(purpose)
-        console.say(f"  {shlex.join(['refusal-index', *command])}")
+        console.say(purpose, f"  {shlex.join(['refusal-index', *command])}")
     return summary is None or is_complete(summary)
 
 
