@@ -164,14 +164,14 @@ EVAL_PACKAGES = frozenset(
 
 
 def option(name: str) -> str:
-    """Return the command-line option of a setting.
+    """Return the command-line option of a setting, or of the argument of a function.
 
     Examples
     --------
-    >>> option("max_tokens")
-    '--max-tokens'
+    >>> option("max_tokens"), option("variant")
+    ('--max-tokens', '--variants')
     """
-    return f"--{name.replace('_', '-')}"
+    return "--variants" if name == "variant" else f"--{name.replace('_', '-')}"
 
 
 class OptionError(RefusalIndexError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import Any
 
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.findings.reply_checks import ReplyChecks
@@ -69,5 +70,5 @@ class ReplyCounter:
     @property
     def checks(self) -> ReplyChecks:
         """The counts so far."""
-        unknown = {} if self._is_read else {"wrong": None, "wrong_with_gold": None}
+        unknown: dict[str, Any] = {} if self._is_read else {"wrong": None, "wrong_with_gold": None}
         return ReplyChecks(dict(sorted(self._refusals.items())), **{**self._counts, **unknown})
