@@ -144,9 +144,19 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
     rho_limits = (-MAX_STRENGTH_OF_RHO, MAX_STRENGTH_OF_RHO)
     one_sided = (0.0, MAX_STRENGTH)
     if family == "gaussian":
-        return CopulaFamily(_gaussian, np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(
+            lambda r, mu, rho: upper_orthant(-special.ndtri(r), -special.ndtri(mu), rho),
+            np.tanh,
+            np.arctanh,
+            rho_limits,
+        )
     if family == "t":
-        return CopulaFamily(lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(
+            lambda r, mu, rho: t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df),
+            np.tanh,
+            np.arctanh,
+            rho_limits,
+        )
     if family == "frank":
         return CopulaFamily(
             _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-MAX_STRENGTH, MAX_STRENGTH)
@@ -256,14 +266,6 @@ def strength_slope(spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: 
     """Return the derivative of the cell with respect to the strength, one-sided at the ends of its range."""
     low, high = (np.clip(strength + step, *spec.limits) for step in (-RELATIVE_STEP, RELATIVE_STEP))
     return (spec.cell(r, mu, high) - spec.cell(r, mu, low)) / (high - low)
-
-
-def _gaussian(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
-    return upper_orthant(-special.ndtri(r), -special.ndtri(mu), rho)
-
-
-def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> FloatArray:
-    return t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df)
 
 
 def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
