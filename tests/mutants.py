@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "an interval lies above a published one if its lower end does",
         "AmongPublished._apart",
-        "own.low > _value_of(one.index.high)",
-        "own.high > _value_of(one.index.high)",
+        "own.low > _printed(one.index.high)",
+        "own.high > _printed(one.index.high)",
         "findings/test_published.py",
     ),
     Mutant(

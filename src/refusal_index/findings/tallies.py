@@ -13,7 +13,7 @@ import polars as pl
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.first_pass import NOT_KNOWN, FirstPass, FirstPasses
 from refusal_index.data.outcome import NOT_GRADED, Grade
-from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.outcome_table import Group, write_outcomes
 from refusal_index.data.rates import answerable_metrics, too_many_missing
 from refusal_index.errors import OutcomeTableError, checked_path
 from refusal_index.findings.headline import refused_by_answerable
@@ -67,13 +67,9 @@ FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 
 
 @dataclass(frozen=True)
-class Tally:
+class Tally(Group):
     """The first passes of one model on one dataset under one prompt, counted."""
 
-    # model, dataset, variant: whose they are; None where the file does not say
-    model: str | None
-    dataset: str | None
-    variant: str | None
     # correct, incorrect, refused: how many were graded so
     correct: int
     incorrect: int

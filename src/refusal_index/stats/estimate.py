@@ -90,6 +90,26 @@ class ResultWithInterval(Result):
         return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The smallest and the largest value that something unknown can give; base class of such results.
+
+    Attributes
+    ----------
+    low, high : float or None
+        None if undefined.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: an end is exactly -1 or +1.
+    reason : str or None
+        Why the status is not ``"ok"``.
+    """
+
+    low: float | None
+    high: float | None
+    status: Status
+    reason: str | None
+
+
 def reasons_of(first: Result, second: Result) -> str | None:
     """Return the reasons of two compared results, prefixed with "first:" or "second:"; None if there are none."""
     pair = (("first", first), ("second", second))

@@ -44,7 +44,15 @@ from refusal_index.stats.arguments import BoolArray, FloatArray, checked_count, 
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import PointEstimate, point_estimate
 from refusal_index.stats.contingency import Cells, ContingencyTable, cell_codes, cell_names, empty_margin
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval, Status, reasons_of
+from refusal_index.stats.estimate import (
+    NO_INTERVAL,
+    Bounds,
+    ConfidenceInterval,
+    Result,
+    ResultWithInterval,
+    Status,
+    reasons_of,
+)
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import (
     Seed,
@@ -432,7 +440,7 @@ def misgrading_from_labels(
 
 
 @dataclass(frozen=True, slots=True)
-class MisgradingRange:
+class MisgradingRange(Bounds):
     """The smallest and largest corrected Refusal Index over a range of error rates of the grader.
 
     Attributes
@@ -447,10 +455,6 @@ class MisgradingRange:
         smallest and the largest rates.
     """
 
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
     ends: tuple[MisgradingResult, MisgradingResult]
 
 
