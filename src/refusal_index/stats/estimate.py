@@ -110,6 +110,26 @@ class Bounds:
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A number of questions or labels, with the expected half-width of an interval; base class of plans.
+
+    Attributes
+    ----------
+    n : int or None
+    half_width : float or None
+        None if undefined.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        Why the status is not ``"ok"``, or a caution.
+    """
+
+    n: int | None
+    half_width: float | None
+    status: Status
+    reason: str | None
+
+
 def reasons_of(first: Result, second: Result) -> str | None:
     """Return the reasons of two compared results, prefixed with "first:" or "second:"; None if there are none."""
     pair = (("first", first), ("second", second))

@@ -48,6 +48,7 @@ from refusal_index.stats.estimate import (
     NO_INTERVAL,
     Bounds,
     ConfidenceInterval,
+    Plan,
     Result,
     ResultWithInterval,
     Status,
@@ -745,7 +746,7 @@ def _value_or_difference(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelPlan:
+class LabelPlan(Plan):
     """A number of labels, distributed equally over graded cells if possible, with the expected half-width.
 
     Attributes
@@ -759,11 +760,6 @@ class LabelPlan:
     reason : str or None
         ``"too_few_questions"`` if no number is enough, with the status ``"ok"``; otherwise as for `correct_misgrading`.
     """
-
-    n: int | None
-    half_width: float | None
-    status: Status
-    reason: str | None
 
 
 def labels_for_half_width(
