@@ -81,11 +81,11 @@ hide: [navigation]
 <!-- Written by docs/make_gallery.py: change that file and run it. -->
 # Gallery
 
-Every study in the package, made from runs of the three embedded models, which are tiny and know only an invented
+Every study, made from runs of the three embedded models, which are tiny and know only an invented
 world: the results say nothing about large models.
 
 `refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index study --all RUN...`
-makes all that are possible, and lists what the others need. Further notes are printed with a study. The runs:
+makes all that are possible, and says what others need. A study prints further notes. The runs:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->
 ```bash
