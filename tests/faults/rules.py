@@ -150,6 +150,12 @@ RUN = Table(
             "1 or the signal's",
             "^A program answers the requests: ",
         ),
+        ends(
+            "an internal error",
+            "a traceback, and one line to report",
+            "2",
+            tested="test_internal_error_ends_with_2_and_a_traceback",
+        ),
     ),
 )
 """How a run goes on and ends; * stands for 0 if few questions are concerned."""
