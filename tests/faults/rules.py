@@ -115,16 +115,16 @@ RUN = Table(
             "--max-(requests|cost|time) is reached|does not end within --max-time|no end before --max-time",
         ),
         ends(
-            "a second signal, or `kill -9`",
-            "[requests in flight](#requests-in-flight) are lost and sent again later",
-            "130 or the signal's",
-            "(interrupted|terminated) twice|from outside: kill -9|kill -9 at a call|kill -9 when all",
-        ),
-        ends(
             "`--max-cost`, and a reply without usable token counts",
             "the run ends; use `--max-requests`",
             "1",
             "--max-cost is given",
+        ),
+        ends(
+            "a second signal, or `kill -9`",
+            "[requests in flight](#requests-in-flight) are lost and sent again later",
+            "130 or the signal's",
+            "(interrupted|terminated) twice|from outside: kill -9|kill -9 at a call|kill -9 when all",
         ),
         ends(
             "SIGHUP under `nohup`; nobody reads the output any more (`head -1`)",
@@ -212,12 +212,6 @@ FOLDER = Table(
             tested="test_folder_of_another_version_is_kept_unless_regraded",
         ),
         ends(
-            "a variable that is named like a key holds a word (`ANSWER_KEY=answer`)",
-            "only the keys of the run's clients are removed from replies",
-            "0",
-            "in variables that are named like keys",
-        ),
-        ends(
             "unreadable certificates; an input file too large once unpacked, or nested too deeply; a plugin that exits or takes a provider's name",
             "the command stops and names the cause",
             "2",
@@ -288,7 +282,7 @@ REPLIES = Table(
         replies(
             "text, even if it addresses the grader",
             "it is read, and [graded](graders.md) if it answers",
-            "stops for|of a megabyte|comes (in|as)|holds a byte|in variables that are named|a count of tokens|a reply addresses it",
+            "stops for|of a megabyte|comes (in|as)|holds a byte|a count of tokens|a reply addresses it",
         ),
         replies(
             "a refusal by the API (a field, part or finish reason `refusal`), whatever its text says",
@@ -302,18 +296,14 @@ REPLIES = Table(
             tested="test_grader_disagreements_are_unscored_and_listed",
         ),
         replies(
-            "an error beside or in the choices, `content: null`, content without text, no choices",
-            "no answer: retried like an error",
-            "an error (next to|in) the choice|content null|is null whenever|are a number|without choices",
+            "no text in any choice: an error beside or in the choices, `content: null`, no choices",
+            "retried like an error; where some choices have text, these count",
+            "an error (next to|in) the choice|content null|is null whenever|are a number|without choices|some of several choices",
         ),
         replies(
-            "several choices, some of them null",
-            "those with text count; the others are requested again immediately",
-            "some of several choices",
-        ),
-        replies(
-            "a key of the run in the text",
+            "a key of the run's clients in the text (a word in a variable such as `ANSWER_KEY` is none)",
             "replaced by `[key]`; a caveat counts such replies",
+            "in variables that are named like keys",
             tested="test_key_of_a_client_is_removed_only_from_its_reply_which_is_marked",
         ),
     ),
