@@ -70,9 +70,10 @@ def say(*lines: object) -> None:
         typer.echo(_shown(line))
 
 
-def note(text: object) -> None:
-    """Print one line to standard error."""
-    typer.echo(_shown(text), err=True)
+def note(*lines: object) -> None:
+    """Print lines to standard error."""
+    for line in lines:
+        typer.echo(_shown(line), err=True)
 
 
 def error(text: object) -> None:

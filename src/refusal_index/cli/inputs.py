@@ -79,8 +79,7 @@ def import_(
     lines = reading_lines(read)
     if json:
         console.document([tally_document(tally) for tally in tallied])
-        for line in lines:
-            console.note(line)
+        console.note(*lines)
         return
     console.show(tally_blocks(tallied))
     for line in lines:

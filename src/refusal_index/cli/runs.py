@@ -200,15 +200,13 @@ def print_caveats(plans: Sequence[Plan]) -> None:
         for plan in plans
         for caveat in plan.caveats
     ]
-    for line in dict.fromkeys(lines):
-        console.note(line)
+    console.note(*dict.fromkeys(lines))
 
 
 def print_notes(plans: Sequence[Plan]) -> None:
     """Print the notes on the datasets of runs, each once."""
     notes = [f"note: {plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes]
-    for line in dict.fromkeys(notes):
-        console.note(line)
+    console.note(*dict.fromkeys(notes))
 
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
