@@ -111,7 +111,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SizePlan:
     """A number of questions or labels, with the expected half-width of an interval; base class of plans.
 
     Attributes

@@ -48,9 +48,9 @@ from refusal_index.stats.estimate import (
     NO_INTERVAL,
     Bounds,
     ConfidenceInterval,
-    Plan,
     Result,
     ResultWithInterval,
+    SizePlan,
     Status,
     reasons_of,
 )
@@ -746,7 +746,7 @@ def _value_or_difference(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelPlan(Plan):
+class LabelPlan(SizePlan):
     """A number of labels, distributed equally over graded cells if possible, with the expected half-width.
 
     Attributes

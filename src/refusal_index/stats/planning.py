@@ -65,7 +65,7 @@ from refusal_index.stats.baseline import (
 )
 from refusal_index.stats.comparison import checked_metric, influence_function
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
-from refusal_index.stats.estimate import Plan, Status
+from refusal_index.stats.estimate import SizePlan, Status
 from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.intervals import normal_quantile, proportion_influence, refusal_index, spearman_slope
 
@@ -234,7 +234,7 @@ SMALL_CELL = 5
 
 
 @dataclass(frozen=True, slots=True)
-class SamplePlan(Plan):
+class SamplePlan(SizePlan):
     """A number of questions, with the expected half-width.
 
     Attributes
@@ -676,7 +676,7 @@ CELL = 2 * R1 + np.where(R1 == 1, W1, A1)
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatPlan(Plan):
+class RepeatPlan(SizePlan):
     """Numbers of questions and of repeated draws, with the expected half-width.
 
     Attributes
