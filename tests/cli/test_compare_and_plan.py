@@ -209,7 +209,9 @@ def test_different_settings_of_compared_runs_are_reported(command, runs):
         with folder.lock():
             folder.create_or_resume({"model": name, "decoding": {"temperature": temperature}})
             write_outcomes(table_of(name, 0.5), folder.outcomes)
-    assert "used different settings (temperature, top-p or maximum tokens)" in " ".join(command("compare", "one", "two").stdout.split())
+    assert "used different settings (temperature, top-p or maximum tokens)" in " ".join(
+        command("compare", "one", "two").stdout.split()
+    )
 
 
 def test_run_without_refusals_is_undefined_not_zero(command, runs):
