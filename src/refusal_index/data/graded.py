@@ -30,6 +30,7 @@ from refusal_index.data.first_pass import (
     forced_outcome,
 )
 from refusal_index.data.grade_words import Translations, are_grades, read_grades, without_answered
+from refusal_index.data.nested import nested_columns
 from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.text import is_blank
@@ -207,23 +208,22 @@ def _without_grades(
     present = tables.present_columns(rows)
     path = file.source.name
     error = tables.missing_column(file.source, present, "grade", "grade")
-    named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
-    candidate = next((name for name in present if _holds_grades(rows, name)), None)
+    every = file.with_paths(nested_columns(rows[0].cells))
+    candidate = next((name for name in tables.present_columns(every) if _holds_grades(every, name)), None)
     if candidate is not None:
-        error.setting = "grade", candidate
+        error.with_remedy("column", f"grade={candidate}")
     elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
+        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
         command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
         error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
     elif "reply" in by_role and "answer" in by_role:
-        command = shlex.join(["refusal-index", "score", path, *named, "--grader", "exact"])
         error = file.source.wrong(
-            "expected grades, got replies without; if a column holds the grades, name it with --column grade=NAME; to "
-            f"compare the replies with the gold answers: {command}; to have a model grade them, name it in place of "
-            "exact, for instance openai/gpt-4o-mini"
-        )
+            "expected grades, got replies without; if a column holds the grades, name it; otherwise have a model grade "
+            "them, as with openai/gpt-4o-mini in place of exact, or compare them with the gold answers"
+        ).with_remedy("grader", "exact")
     elif "reply" in by_role:
-        advice = "name the gold answers with --column answer=NAME and add --grader exact, or name the grades"
-        error.args = (f"{path}: expected grades, got replies without grades and gold answers; {advice}",)
+        advice = f"got replies without grades and gold answers, in columns {tables.listed(present)}; name the grades"
+        error.args = (f"{path}: expected grades, {advice}",)
     return error
 
 
@@ -290,7 +290,7 @@ def _read_grades(
     """Replace the cells of the columns of grades by the grades; both columns use the same letters."""
     roles = [role for role in ("grade", "forced_grade") if role in by_role]
 
-    def wrong(index: int, message: str) -> Exception:
+    def wrong(index: int, message: str) -> TableError:
         role, number = divmod(index, len(rows))
         return rows[number].wrong(message, by_role[roles[role]])
 
@@ -317,7 +317,10 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
         for row, values in zip(rows, cells, strict=True):
             if values["question_id"] is None:
                 raise row.wrong("expected an id, got an empty cell; give every question one", by_role["question_id"])
-        return [values["question_id"] for values in cells]
+        ids = [values["question_id"] for values in cells]
+        # spreadsheets and pandas write whole numbers with a point
+        are_whole = all(name.endswith(".0") and name[:-2].isdecimal() for name in ids)
+        return [name.removesuffix(".0") for name in ids] if are_whole else ids
     if "question" not in by_role:
         return [str(number) for number in range(1, len(rows) + 1)]
     groups = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
@@ -340,11 +343,11 @@ def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequen
         (_, question_id), numbers = next(iter(repeated.items()))
         raise source.wrong(
             f"expected every question once, got the id {question_id!r} {len(numbers):,} times"
-            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; name the column that tells "
-            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME, or "
-            "keep the rows of one model in a file",
+            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; keep the rows of one model in "
+            "a file, or name the column that tells the rows apart, which holds their model, draw (repeated samples: 0, "
+            "1, ...) or question_id,",
             numbers,
-        )
+        ).with_remedy("column", "draw=NAME")
 
 
 def _repeated(passes: Sequence[FirstPass]) -> int:
@@ -482,7 +485,7 @@ def _conflicts(
             yield Conflict(used, by_role[role], n_different, len(flags), holds_grades=False)
 
 
-def _failed(name: str, _index: int, message: str) -> Exception:
+def _failed(name: str, _index: int, message: str) -> TableError:
     return FirstPassError(f"{name}: {message}")
 
 

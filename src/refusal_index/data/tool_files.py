@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from refusal_index.data.column_names import NAMES
+from refusal_index.data.documents import has_column
 from refusal_index.data.tables import Row, plain_name
 
 STATUS = re.compile(r"Status( \d+)?")
@@ -28,9 +28,6 @@ LITERAL = ("equals", "contains", "icontains", "starts-with", "contains-any", "ic
 ASSERTION_FAILED = 1
 """The `failureReason` of a result without an error."""
 
-
-DEEPEVAL_CACHE = "test_cases_lookup_map"
-"""What the cache of deepeval holds instead of results."""
 
 NO_ASSERTIONS = "No assertions"
 """The reason that promptfoo gives for passing a test that checks nothing."""
@@ -84,11 +81,6 @@ def _names(prompts: Mapping[Any, Prompt]) -> dict[Any, str]:
     labels = {index: prompt[1] if is_unique else str(index) for index, prompt in prompts.items()}
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels.values()))}
     return {index: f"prompt {numbers[label]}" for index, label in labels.items()} if len(numbers) > 1 else {}
-
-
-def has_column(cells: Mapping[str, Any], role: str) -> bool:
-    """Whether a record has a column with a usual name of a role."""
-    return any(plain_name(name) in NAMES[role] for name in cells)
 
 
 def _of_result(row: Row, names: Mapping[Any, str]) -> Row:

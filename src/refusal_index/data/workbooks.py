@@ -10,16 +10,28 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from refusal_index.data.archives import check_unpacked_size
+from refusal_index.errors import listed
 
 MAX_UNPACKED = 256 << 20
 """Maximum uncompressed bytes of a workbook."""
 
 
-def workbook_rows(file: BinaryIO) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the rows of the first sheet that are not empty, with their numbers from 1.
+class SheetError(ValueError):
+    """A workbook in which a sheet has to be chosen; `name` is one with rows."""
 
-    A cell holds text, a number, a truth value or None; a date is text. Raises ValueError if the file cannot be read, or
-    unpacks to more than `MAX_UNPACKED` bytes.
+    def __init__(self, message: str, name: str = "NAME") -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the rows of a sheet that are not empty, with their numbers from 1, beginning with its header.
+
+    A cell holds text, a number, a truth value or None; a date is text. A row with one cell above others is a title.
+    Raises ValueError if the file cannot be read, unpacks to more than `MAX_UNPACKED` bytes or holds a formula without
+    its value, and SheetError if several visible sheets have rows.
+
+    - `chosen`: name of the sheet; None for the only visible one with rows.
     """
     try:
         openpyxl = import_module("openpyxl")
@@ -28,10 +40,29 @@ def workbook_rows(file: BinaryIO) -> Iterator[tuple[int, list[Any]]]:
     try:
         with zipfile.ZipFile(file) as archive:
             check_unpacked_size(archive, MAX_UNPACKED, MAX_UNPACKED)
-        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
-        sheet.reset_dimensions()  # the size that a file declares is not trusted
-        for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-            if any(cell is not None for cell in cells):
-                yield number, [str(cell) if isinstance(cell, date | time) else cell for cell in cells]
-    except (OSError, KeyError, IndexError, ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        values, formulas = (openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False))
+        visible = [sheet for sheet in values.worksheets if sheet.sheet_state == "visible"]
+        sheets = {sheet.title: _rows(sheet, formulas[sheet.title]) for sheet in visible}
+    except (OSError, KeyError, ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{error}; save it again, or as CSV") from error
+    tables = [name for name, rows in sheets.items() if len(rows) > 1]
+    if chosen is None and len(tables) > 1:
+        raise SheetError(f"it has rows in the sheets {listed(tables)}; choose one", tables[0])
+    if chosen is not None and chosen not in sheets:
+        raise SheetError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
+    rows = sheets[chosen] if chosen is not None else sheets[tables[0]] if tables else []
+    sizes = [sum(cell is not None for cell in written) for _, _, written in rows]
+    n_titles = next((index for index, size in enumerate(sizes) if size > 1), 0)
+    for number, cells, written in rows[n_titles:]:
+        if any(cell is None and formula is not None for cell, formula in zip(cells, written, strict=True)):
+            raise ValueError(f"row {number} holds a formula without its value; open and save it in a spreadsheet")
+        yield number, [str(cell) if isinstance(cell, date | time) else cell for cell in cells]
+
+
+def _rows(values: Any, formulas: Any) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
+    """Return the rows of a sheet that are not empty: their numbers, their values, and what is written in them."""
+    for sheet in (values, formulas):
+        sheet.reset_dimensions()  # the size that a file declares is not trusted
+    pairs = zip(values.iter_rows(values_only=True), formulas.iter_rows(values_only=True), strict=True)
+    rows = ((number, cells, written) for number, (cells, written) in enumerate(pairs, start=1))
+    return [row for row in rows if any(cell is not None for cell in row[2])]

@@ -43,7 +43,8 @@ def is_gradable(first_pass: FirstPass) -> bool:
 def check_gold_answers(passes: Iterable[FirstPass]) -> None:
     """Raise FirstPassError if all grades and all gold answers are missing."""
     if all(_lacks_grade(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
-        raise FirstPassError("--grader: expected gold answers, got none; name their column with --column answer=NAME")
+        message = "expected gold answers, got none; name their column"
+        raise FirstPassError(message).about("grader").with_remedy("column", "answer=NAME")
 
 
 def _to_grade(first_pass: FirstPass) -> Question:

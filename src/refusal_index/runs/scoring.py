@@ -171,7 +171,10 @@ def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encodi
     for path in files:
         if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
             return False
-        present = column_names(path, OutcomeTableError, encoding)
+        try:
+            present = column_names(path, OutcomeTableError, encoding)
+        except OutcomeTableError:
+            return False
         misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
         is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
         if not holds_outcomes(present, columns) and not is_meant:
@@ -214,7 +217,7 @@ def read_files(
     - `variant`: name of the prompt instead of the one in the files.
     """
     if forced is not None and len(files) > 1:
-        raise FirstPassError(f"--forced: expected a single FILE to match, got {len(files)}")
+        raise FirstPassError(f"expected a single file of first passes, got {len(files)}").about("forced")
     read = [(str(path), import_first(path, kind, options).read) for path in files]
     passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
     if forced is None:

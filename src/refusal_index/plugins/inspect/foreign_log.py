@@ -141,7 +141,7 @@ def _grades(
     def place(index: int) -> str:
         return f"{path}, sample {samples[index].id!r}, score {scorer!r}"
 
-    def wrong(index: int, message: str) -> Exception:
+    def wrong(index: int, message: str) -> FirstPassError:
         return FirstPassError(f"{place(index)}: {message}")
 
     is_scored = [not sample.error for sample in samples]
@@ -155,7 +155,7 @@ def _grades(
             try:
                 grades[index] = grade_of_flags(value)
             except ValueError as error:
-                raise wrong(index, f"{error}; choose another scorer with --scorer") from None
+                raise wrong(index, f"{error}; choose another scorer").with_remedy("scorer", "NAME") from None
     return grades
 
 
@@ -221,10 +221,10 @@ def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if len(scorers) == 1:
         return scorers[0]
     if not scorers:
-        raise FirstPassError(
-            f"{path}: expected scores, found none; score the log with 'inspect score', or add --grader exact"
-        )
-    raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
+        message = f"{path}: expected scores, found none; score the log with 'inspect score', or here"
+        raise FirstPassError(message).with_remedy("grader", "exact")
+    message = f"{path}: scored by {', '.join(scorers)}; choose one"
+    raise FirstPassError(message).with_remedy("scorer", scorers[0])
 
 
 def _first_pass(log: EvalLog, sample: EvalSample, question: Question, grade: Grade | None) -> FirstPass:

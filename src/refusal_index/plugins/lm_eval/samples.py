@@ -140,10 +140,8 @@ def _usual_metric(file: SourceFile, metrics: Sequence[str]) -> str:
     usual = [name for name in USUAL_METRICS if name in metrics]
     if len(metrics) == 1 or usual:
         return usual[0] if usual else metrics[0]
-    raise FirstPassError(
-        f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one that says "
-        "whether an answer is right"
-    )
+    message = f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose the one of right answers"
+    raise FirstPassError(message).with_remedy("scorer", metrics[0] if metrics else "METRIC")
 
 
 def _squad(record: Row) -> tuple[str, list[str]] | None:
