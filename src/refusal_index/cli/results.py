@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
-from refusal_index.cli.imported import FilesToRead, score_imported
+from refusal_index.cli.imported import score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     OF_GRADING,
@@ -80,10 +80,11 @@ def score(
       function. A function that the folder of a run names is called only if you name it too. [default: by the grade]
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
+    from refusal_index.cli.runs import graded_with_progress, show_run
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
-    from refusal_index.runs.scoring import are_outcome_tables, check_asks
+    from refusal_index.runs.scoring import FilesToRead, check_asks
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
@@ -99,24 +100,20 @@ def score(
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
     check_asks(grader, values)
     folder = only_folder("score", files)
-    columns = columns_of(column)
-    is_import = any([*of_imports.values(), refusal and not folder])
-    if folder and (is_import or encoding != "utf-8"):
+    options = ReadOptions(
+        *(columns_of(column), scorer, refusal, name, dataset, words_of(map_)),
+        encoding=encoding,
+        rows=rows,
+        grader=grader,
+    )
+    reading = FilesToRead(files, forced, format_, options, variants)
+    if folder and (any(of_imports.values()) or encoding != "utf-8"):
         given = next((name for name, value in of_imports.items() if value), "--encoding")
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
-        from refusal_index.cli.runs import show_run
-
         complete = show_run(_rebuilt(folder, analysis, regrade=regrade, refusal=refusal), as_json=json)
-    elif not folder and (is_import or not are_outcome_tables(files, columns, encoding)):
-        options = ReadOptions(
-            *(columns, scorer, refusal, name, dataset, words_of(map_)),
-            encoding=encoding,
-            rows=rows,
-            grader=grader,
-        )
-        reading = FilesToRead(files, forced, format_, options, variants).with_grades(values)
-        complete = score_imported(reading, analysis, as_json=json)
+    elif not folder and not reading.are_of_this_package():
+        complete = score_imported(reading.with_grades(values, graded_with_progress), analysis, as_json=json)
     else:
         if refusal is not None:
             raise OptionError(
@@ -130,7 +127,7 @@ def score(
             "weight": weight,
             "column": column,
         }
-        complete = _score_outcomes(files, analysis, columns, encoding, own, as_json=json)
+        complete = _score_outcomes(files, analysis, options.columns, encoding, own, as_json=json)
     if not complete:
         raise typer.Exit(INCOMPLETE)
 

@@ -54,6 +54,8 @@ def _advice(document: Any) -> str:
     """Return what to do about a document in which the records were not found."""
     if isinstance(document, Mapping) and DEEPEVAL_CACHE in document:
         return "this is the cache of deepeval: write what its evaluate() returns as JSON, or give its test run file"
+    if isinstance(document, Mapping) and {"results", "configs"} <= document.keys():
+        return "these are totals of lm-evaluation-harness: give the samples_*.jsonl that its --log_samples writes"
     names = list(_lists(document))
     if not names:
         return "there is no list of objects in it: save one object a line as .jsonl"
@@ -90,7 +92,7 @@ def records_in(value: Any) -> list[Any]:
     if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
         return [dict(zip(map(str, names), row, strict=False)) for row in rows]
     parts = list(value.values())
-    if all(isinstance(part, Mapping) for part in parts) and any(_all_have(parts, role) for role in TEXTS):
+    if any(_are_named(parts, role) for role in TEXTS):
         return [_with_name(name, part) for name, part in value.items()]
     columns = [list(part.values()) if isinstance(part, Mapping) else part for part in parts]
     lengths = {len(column) if isinstance(column, list) else None for column in columns}
@@ -99,8 +101,10 @@ def records_in(value: Any) -> list[Any]:
     return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _all_have(parts: list[Any], role: str) -> bool:
-    return all(has_column(part, role) for part in parts)
+def _are_named(parts: list[Any], role: str) -> bool:
+    """Whether the parts of an object are records with a text of a role."""
+    texts = ({name: cell for name, cell in part.items() if isinstance(cell, str)} for part in parts)
+    return all(isinstance(part, Mapping) for part in parts) and all(has_column(text, role) for text in texts)
 
 
 def _with_name(name: str, record: Mapping[str, Any]) -> dict[str, Any]:

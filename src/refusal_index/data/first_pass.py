@@ -35,6 +35,7 @@ NOT_KNOWN = ""
 class FirstPassError(DatasetError):
     """A file of first passes that cannot be used; the message names the file and the line."""
 
+
 NOT_IDENTIFYING = ("reading", "forced", "set_aside", "unused_grades", "p_answering", "confidence")
 """Fields that do not change what the forced pass asks, and so do not identify its run."""
 
@@ -273,8 +274,8 @@ def with_forced(
     if len(models) > 1 and "model" not in shared:
         named = dict.fromkeys(first_pass.model or "(not named)" for first_pass in forced)
         raise FirstPassError(
-            f"{source}: expected the forced answers of {listed(models)}, got those of {listed(named)}; keep the rows of "
-            "one model in a file, or name the column of models in both files"
+            f"{source}: expected the forced answers of {listed(models)}, got those of {listed(named)}; keep the rows "
+            "of one model in a file, or name the column of models in both files"
         ).with_remedy("column", "model=NAME")
 
     def key(row: FirstPass) -> tuple[Any, ...]:
@@ -328,9 +329,9 @@ def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
             f"pass; the first pass comes first: import {forced} --forced {file}"
         )
     if file.resolve() == forced.resolve():
-        raise FirstPassError(
-            f"expected the file of the forced answers, got {file} again; name the other file"
-        ).about("forced")
+        raise FirstPassError(f"expected the file of the forced answers, got {file} again; name the other file").about(
+            "forced"
+        )
 
 
 def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:

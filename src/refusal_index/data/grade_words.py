@@ -161,8 +161,8 @@ def _unknown_words(
     is_nested = any(isinstance(values[index], list | dict) for index in unknown.values())
     are_numbers = all(map(_is_number, unknown))
     threshold = "; no threshold is assumed" if are_numbers else ""
-    if of_scorer and (is_nested or are_numbers):
-        advice = f"{threshold}; choose scores of right and wrong, or say what a value means,"
+    if of_scorer and (is_nested or len(unknown) > MANY_WORDS):
+        advice = f"{threshold}; choose scores of right and wrong"
         remedy = "scorer", "NAME"
     elif is_nested:
         advice = "; name one value by its path"

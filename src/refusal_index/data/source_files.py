@@ -103,9 +103,11 @@ class SourceFile:
             kind = "xlsx"
         elif name.endswith(".json") and self.document is None and self.content.count(b"\n{") > 0:
             kind = "jsonl"
-        elif name.endswith(".json") or isinstance(self.document, list):
-            kind = "json"
-        elif self.document is not None and not name.endswith((".jsonl", ".ndjson")):
+        elif (
+            name.endswith(".json")
+            or isinstance(self.document, list)
+            or (self.document is not None and not name.endswith((".jsonl", ".ndjson")))
+        ):
             kind = "json"
         else:
             kind = tables.file_format(self.path, FirstPassError, tables.READABLE)

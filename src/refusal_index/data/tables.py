@@ -482,12 +482,8 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
     """Yield lines, which end at line feeds only: JSON strings may contain other line separators."""
     packed = source.name.lower().endswith(".gz") or file.read(len(GZIP)) == GZIP
     file.seek(0)
-    number = 0
     try:
-        for number, line in enumerate(_coded_lines(source, file, packed=packed), 1):
-            yield line
-    except UnicodeDecodeError as error:
-        raise source.in_another_encoding(error, number) from error
+        yield from _coded_lines(source, file, packed=packed)
     except (OSError, EOFError, zlib.error) as error:
         broken = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
         raise source.broken(broken.format(error)) from error
@@ -501,18 +497,23 @@ def _coded_lines(source: Source, file: BinaryIO, *, packed: bool) -> Iterator[st
     encoding = encoding_of(stream.read(4), source.encoding)
     stream.seek(0)
     lines = io.TextIOWrapper(stream, encoding, newline="\n")
-    number = 0
-    while line := lines.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE:
-            message = f"expected lines of at most {MAX_LINE:,} characters, got a longer one; split it"
-            raise source.wrong(message, [number])
-        if packed and stream.tell() > most:
-            raise source.wrong(f"it unpacks to more than {most:,} bytes; {INTENDED}")
-        if packed and number > MAX_UNPACKED_LINES:
-            raise source.wrong(f"it unpacks to more than {MAX_UNPACKED_LINES:,} lines; {INTENDED}")
-        yield line
-    lines.detach()
+    try:
+        for number in itertools.count(1):
+            line = lines.readline(MAX_LINE + 1)
+            if len(line) > MAX_LINE:
+                message = f"expected lines of at most {MAX_LINE:,} characters, got a longer one; split it"
+                raise source.wrong(message, [number])
+            if packed and stream.tell() > most:
+                raise source.wrong(f"it unpacks to more than {most:,} bytes; {INTENDED}")
+            if packed and number > MAX_UNPACKED_LINES:
+                raise source.wrong(f"it unpacks to more than {MAX_UNPACKED_LINES:,} lines; {INTENDED}")
+            if not line:
+                return
+            yield line
+    except UnicodeDecodeError as error:
+        raise source.in_another_encoding(error, number - 1) from error
+    finally:
+        lines.detach()  # the file is its opener's to close
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
@@ -722,8 +723,8 @@ def verbatim(cell: Any) -> str | None:
         return None
     if not isinstance(cell, int | float):
         raise ValueError(
-            f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path, as in "
-            "--column reply=response.0"
+            f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path as its "
+            "column, as in response.0"
         )
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from rich.console import Console
 
-from refusal_index.data.datasets import DatasetError, sample
+from refusal_index.data.datasets import sample
 from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.errors import checked_path
 from refusal_index.findings.dry_run import RunEstimate

@@ -268,10 +268,14 @@ def import_forced(first: FirstPasses, path: Path, kind: str | None, options: Rea
         names = passes[0].model or "", read.passes[0].model or ""
         are_named = all("model" in found.columns or not found.columns for found in (first, read))
         if are_named and not is_named and not is_same_model(*names):
-            raise FirstPassError(
-                f"expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two models, the "
-                "refusals of one and the errors of the other; if both mean one, name it"
-            ).about("forced").with_remedy("name", names[0])
+            raise (
+                FirstPassError(
+                    f"expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two models, the "
+                    "refusals of one and the errors of the other; if both mean one, name it"
+                )
+                .about("forced")
+                .with_remedy("name", names[0])
+            )
         renamed = tuple(replace(first_pass, model=passes[0].model) for first_pass in read.passes)
         read = replace(read, passes=renamed)
     return read

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -118,30 +118,72 @@ def score(
     asking = {"grader_base_url": grader_base_url, "grader_api_key_env": grader_api_key_env}
     values = {name: value for name, value in asking.items() if value is not None}
     check_asks(grader, values)
-    chosen = dict(columns or {})
-    given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
-    is_import = any(value is not None for value in given)
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
         raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
-    if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
-        summary, table = summary_of(paths, analysis, chosen, encoding)
-        return ScoredFiles(_as_run(paths[0], summary, table), table)
     reading = ReadOptions(
-        *(chosen, scorer, refusal, name, dataset),
+        *(dict(columns or {}), scorer, refusal, name, dataset),
         words={word.casefold(): meaning for word, meaning in (words or {}).items()},
         encoding=encoding,
         rows=rows,
         grader=grader,
     )
     second = None if forced is None else checked_path(forced, "forced")
-    passes, read = read_files(paths, second, kind, reading, variant)
-    if grader is not None and grader not in RULES_OF_IMPORTS:
-        answers = [first_pass for _, found in read for first_pass in found.passes]
-        plan = prepare_file_grading(answers, paths[0], Settings.from_values(grader=grader, **values))
-        if plan is not None:
-            reading = replace(reading, grades=grades_in(_graded(plan)))
-            passes, read = read_files(paths, second, kind, reading, variant)
+    given = FilesToRead(paths, second, kind, reading, variant)
+    if given.are_of_this_package():
+        summary, table = summary_of(paths, analysis, reading.columns, encoding)
+        return ScoredFiles(_as_run(paths[0], summary, table), table)
+    passes, read = given.with_grades(values, _graded).read()
     return score_first_passes(passes, read, analysis, paths[0])
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """Files to read, and how."""
+
+    files: Sequence[Path]
+    forced: Path | None  # the file of the forced answers to a single file
+    kind: str | None  # the format; None to detect it
+    options: ReadOptions
+    variant: str | None = None  # name of the prompt instead of the one in the files
+    asking: Mapping[str, Any] = field(default_factory=dict)  # settings for asking a grading model, by name
+
+    def are_of_this_package(self) -> bool:
+        """Whether they are outcome tables or the folder of a run, and no option is given for other files."""
+        plain = ReadOptions(self.options.columns, encoding=self.options.encoding)
+        if (self.forced, self.kind, self.variant) != (None, None, None) or self.options != plain:
+            return False
+        return self.files[0].is_dir() or are_outcome_tables(self.files, plain.columns, plain.encoding)
+
+    def with_grades(self, values: Mapping[str, Any], ask: Callable[[Plan], RunResults]) -> Self:
+        """Return the reading with grades of what a model or function is to grade, which is asked for those missing.
+
+        - `values`: settings for asking it, by name.
+        - `ask`: has the answers graded; raises RefusalIndexError if some are not.
+        """
+        grader = self.options.grader
+        if grader is None or grader in RULES_OF_IMPORTS:
+            return self
+        answers = [first_pass for _, found in self.read()[1] for first_pass in found.passes]
+        plan = prepare_file_grading(answers, self.files[0], Settings.from_values(**{**values, "grader": grader}))
+        if plan is None:
+            return self
+        return replace(self, options=replace(self.options, grades=grades_in(ask(plan))), asking=values)
+
+    def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
+        """Return the first passes of the files with their forced answers, and what was read from each file."""
+        if self.forced is not None and len(self.files) > 1:
+            raise FirstPassError(f"expected a single file of first passes, got {len(self.files)}").about("forced")
+        read = [(str(path), import_first(path, self.kind, self.options).read) for path in self.files]
+        passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
+        if self.forced is None:
+            passes = with_rows_of_forced(passes)
+        else:
+            check_order(passes, self.files[0], self.forced)
+            second = import_forced(read[0][1], self.forced, self.kind, self.options)
+            text_column = read[0][1].columns.get("question", "question")
+            passes = with_forced(passes, second.passes, str(self.forced), text_column)
+            read.append((str(self.forced), second))
+        return [replace(first_pass, variant=self.variant or first_pass.variant) for first_pass in passes], read
 
 
 def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
@@ -205,29 +247,6 @@ def summary_of(
         run_caveats=run_caveats(settings, about),
     )
     return with_sections(summary, table, files[0]), table
-
-
-def read_files(
-    files: Sequence[Path], forced: Path | None, kind: str | None, options: ReadOptions, variant: str | None
-) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
-    """Return the first passes of files with their forced answers, and what was read from each file.
-
-    - `forced`: the file of the forced answers to a single file.
-    - `kind`: the format; None to detect it.
-    - `variant`: name of the prompt instead of the one in the files.
-    """
-    if forced is not None and len(files) > 1:
-        raise FirstPassError(f"expected a single file of first passes, got {len(files)}").about("forced")
-    read = [(str(path), import_first(path, kind, options).read) for path in files]
-    passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
-    if forced is None:
-        passes = with_rows_of_forced(passes)
-    else:
-        check_order(passes, files[0], forced)
-        second = import_forced(read[0][1], forced, kind, options)
-        passes = with_forced(passes, second.passes, str(forced))
-        read.append((str(forced), second))
-    return [replace(first_pass, variant=variant or first_pass.variant) for first_pass in passes], read
 
 
 def score_first_passes(

@@ -26,4 +26,8 @@ def rows_of_document(source: tables.Source, content: bytes) -> Iterator[tables.R
             return tables.iter_rows(lines, content)
         message = f"expected one JSON document, found none ({error}); check that it is complete"
         raise source.wrong(message) from error
-    return tables.iter_rows(source, records_of(source, document))
+    records = records_of(source, document)
+    for record in records:
+        if isinstance(record, dict) and "answer" not in record and "correct_answer" in record:
+            record["answer"] = record["correct_answer"]
+    return tables.iter_rows(source, records)

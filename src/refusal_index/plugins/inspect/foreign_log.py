@@ -166,7 +166,8 @@ def _read(path: Path) -> EvalLog:
         return read_eval_log(str(path), exclude_fields={"events", "messages", "attachments", "store", "timelines"})
     except Exception as error:  # Inspect passes on all errors of its zip and JSON readers
         raise FirstPassError(
-            f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
+            f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete, with .eval "
+            "or .json at the end of its name?"
         ) from error
 
 

@@ -111,7 +111,8 @@ def _first_pass(
         reply=_reply(record) if likelihoods is None else _likeliest(question, likelihoods),
         reason=NOT_GRADED if grade in (None, Grade.UNSCORED) else None,
     )
-    is_empty = likelihoods is None and first_pass.reply is not None and is_blank(first_pass.reply)
+    says_nothing = grade is Grade.REFUSED and _squad(record) is not None  # which means that there is no answer
+    is_empty = likelihoods is None and is_blank(first_pass.reply) and not says_nothing
     return first_pass.without_reply(FIRST_EMPTY) if is_empty else first_pass
 
 
@@ -156,9 +157,9 @@ def _squad(record: Row) -> tuple[str, list[str]] | None:
 
 
 def _of_squad(record: Row) -> Grade | None:
-    """Return the grade of a sample of SQuAD 2 by its exact match; the task's answer for no answer is a refusal."""
+    """Return the grade of a sample of SQuAD 2 by its exact match; nothing, or the answer for no answer, is a refusal."""
     prediction, gold = _squad(record) or ("", [])
-    if _plain(prediction) == UNANSWERABLE:
+    if is_blank(prediction) or _plain(prediction) == UNANSWERABLE:
         return Grade.REFUSED
     return Grade.CORRECT if _plain(prediction) in map(_plain, gold) else Grade.INCORRECT
 
