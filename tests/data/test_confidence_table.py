@@ -338,7 +338,9 @@ class TestErrors:
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidance": "score"})
 
     def test_absent_score_column_is_named(self):
-        with pytest.raises(ConfidenceError, match=r"expected a column 'scroe' with the confidence.*confidence=score"):
+        with pytest.raises(
+            ConfidenceError, match=r"expected a column 'scroe' with the confidence.*did you mean 'score'"
+        ):
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidence": "scroe"})
 
     @pytest.mark.parametrize(

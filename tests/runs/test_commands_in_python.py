@@ -17,7 +17,7 @@ from refusal_index.findings.ranking import RunRanking
 
 GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
 WORDS = {"right": "correct", "Wrong": "incorrect", "declined": "refused"}
-OPTIONS = ["--map", "right=correct", "--map", "Wrong=incorrect", "--map", "declined=refused"]
+OPTIONS = ["words: ", "right=correct", "words: ", "Wrong=incorrect", "words: ", "declined=refused"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ BAD_FILES = {
     "a folder and a file": ([".", "one.parquet"], {}, "the folder of one run"),
     "no path": (3, {}, "files"),
     "unknown option": ("one.parquet", {"level": 0.9}, "level: expected one of"),
-    "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "--map"),
+    "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "words: "),
 }
 
 

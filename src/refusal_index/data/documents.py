@@ -103,7 +103,7 @@ def records_in(value: Any) -> list[Any]:
 
 def _are_named(parts: list[Any], role: str) -> bool:
     """Whether the parts of an object are records with a text of a role."""
-    texts = ({name: cell for name, cell in part.items() if isinstance(cell, str)} for part in parts)
+    texts = ({name: cell for name, cell in part.items() if not isinstance(cell, list | Mapping)} for part in parts)
     return all(isinstance(part, Mapping) for part in parts) and all(has_column(text, role) for text in texts)
 
 

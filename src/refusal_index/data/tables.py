@@ -513,7 +513,8 @@ def _coded_lines(source: Source, file: BinaryIO, *, packed: bool) -> Iterator[st
     except UnicodeDecodeError as error:
         raise source.in_another_encoding(error, number - 1) from error
     finally:
-        lines.detach()  # the file is its opener's to close
+        with suppress(ValueError):  # of a file that its opener has closed, which is not for this function to do
+            lines.detach()
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
