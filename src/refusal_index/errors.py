@@ -89,7 +89,8 @@ class NotWrittenError(RefusalIndexError, OSError):
         super().__init__(error.errno, error.strerror or str(error), str(path))
         self._advice = advice
 
-    def __str__(self) -> str:
+    def shown(self, named: Callable[[str, Sequence[str]], str]) -> str:  # noqa: ARG002 - it names no option
+        """Return the message."""
         return f"{self.filename} cannot be written ({self.strerror}); {self._advice}"
 
 

@@ -17,7 +17,7 @@ from refusal_index.findings.ranking import RunRanking
 
 GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
 WORDS = {"right": "correct", "Wrong": "incorrect", "declined": "refused"}
-OPTIONS = ["words: ", "right=correct", "words: ", "Wrong=incorrect", "words: ", "declined=refused"]
+OPTIONS = ["--map", "right=correct", "--map", "Wrong=incorrect", "--map", "declined=refused"]
 
 
 @pytest.fixture(autouse=True)

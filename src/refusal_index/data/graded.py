@@ -34,7 +34,7 @@ from refusal_index.data.nested import nested_columns
 from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.text import is_blank
-from refusal_index.errors import TableError
+from refusal_index.errors import TableError, listed
 
 
 def answers(cell: Any) -> list[str]:
@@ -222,7 +222,7 @@ def _without_grades(
             "them, as with openai/gpt-4o-mini in place of exact, or compare them with the gold answers"
         ).with_remedy("grader", "exact")
     elif "reply" in by_role:
-        advice = f"got replies without grades and gold answers, in columns {tables.listed(present)}; name the grades"
+        advice = f"got replies without grades and gold answers, in columns {listed(present)}; name the grades"
         error.args = (f"{path}: expected grades, {advice}",)
     return error
 
