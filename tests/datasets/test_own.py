@@ -175,7 +175,7 @@ BAD = {
         ["line 3", "'pattern'", "1,000,000,000 parts"],
     ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
-    "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", 'columns={"answer": ']),
+    "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'question', 'reply'", 'columns={"answer": ']),
     "two answer columns": ("x.csv", "question,answer,gold\nWho?,A,B\n", ["'gold' and 'answer'", "answer=gold"]),
     "gold missing": ("x.csv", 'question,answer\n"a\nb",A\nc,\nd,D\ne, \n', ["lines 4, 6", "'answer'", "empty cell"]),
     "gold null": ("x.jsonl", '{"question": "a", "answer": null}', ["line 1", "'answer'"]),

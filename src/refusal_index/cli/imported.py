@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.cli import console
 
 if TYPE_CHECKING:
-    from refusal_index.data.analysis import Analysis
-    from refusal_index.findings.tallies import Tally
+    from refusal_index.findings.tallies import ScoredFiles
     from refusal_index.runs.scoring import FilesToRead
 
 
@@ -36,8 +35,8 @@ def _options_of(reading: FilesToRead, *left_out: str) -> list[str]:
     return [word for name, value in values if value is not None for word in (name, str(value))]
 
 
-def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
-    """Print the results of other tools' files: RI of both passes, or the rates of the first pass and what is missing.
+def show_scored(reading: FilesToRead, scored: ScoredFiles, *, as_json: bool) -> bool:
+    """Print the results of files: RI of both passes, or the rates of the first pass and what is missing.
 
     Returns whether the results of both passes are complete.
     """
@@ -45,49 +44,42 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
     from refusal_index.findings.tallies import tally_document
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import first_screen, summary_document, tally_blocks
-    from refusal_index.runs.scoring import score_first_passes
 
-    passes, read = reading.read()
-    scored = score_first_passes(passes, read, analysis, reading.files[0])
     summary = None if scored.run is None else scored.run.summary
-    first_only = scored.first_passes
-    lines = list(reading_lines(read))
+    is_complete_ = summary is None or is_complete(summary)
+    lines = list(reading_lines(scored.read))
     if as_json:
         document = {} if summary is None else summary_document(summary)
-        console.document(document | {"first_passes": [tally_document(tally) for tally in first_only]})
+        firsts = {"first_passes": [tally_document(tally) for tally in scored.first_passes]} if scored.read else {}
+        console.document(document | firsts)
         for line in lines:
             console.note(line)
-        return summary is None or is_complete(summary)
+        return is_complete_
     if summary is not None:
         console.show(first_screen(summary))
         console.say()
-    if first_only:
-        console.show(tally_blocks(first_only))
+    if scored.first_passes:
+        console.show(tally_blocks(scored.first_passes))
         console.say()
     for line in lines:
         console.prose(line)
         console.say()
-    has_replies = any(found.has_replies for _, found in read)
-    for purpose, command in _next_commands(reading, first_only, has_replies=has_replies):
+    for purpose, command in _next_commands(reading, scored) if scored.read else ():
         console.say(purpose)
         console.say(f"  {shlex.join(['refusal-index', *command])}")
-    return summary is None or is_complete(summary)
+    return is_complete_
 
 
 NOT_OF_FORCE = ("--forced", "--variants", "--name", "--dataset")
 """Options of a reading that ``force`` does not take, or in another sense."""
 
 
-def _next_commands(
-    reading: FilesToRead, tallied: Sequence[Tally], *, has_replies: bool
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is missing, or what can be done next, with the command for it.
-
-    - `tallied`: the counts of first passes without a forced pass.
-    - `has_replies`: whether a file holds what a model wrote.
-    """
+def _next_commands(reading: FilesToRead, scored: ScoredFiles) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is missing, or what can be done next, with the command for it."""
     from refusal_index.runs.settings import DEFAULT_GRADER
 
+    tallied = scored.first_passes
+    has_replies = any(found.has_replies for _, found in scored.read)
     files = [*map(str, reading.files)]
     read = [*files, *_options_of(reading)]
     if any(tally.gradable for tally in tallied) and reading.options.grader is None:

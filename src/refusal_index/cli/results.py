@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
-from refusal_index.cli.imported import score_imported
+from refusal_index.cli.imported import show_scored
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     OF_GRADING,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from refusal_index.data.analysis import Analysis
+    from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.findings.run_results import RunResults
 
@@ -112,22 +113,25 @@ def score(
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
         complete = show_run(_rebuilt(folder, analysis, regrade=regrade, refusal=refusal), as_json=json)
-    elif not folder and not reading.are_of_this_package():
-        complete = score_imported(reading.with_grades(values, graded_with_progress), analysis, as_json=json)
     else:
-        if refusal is not None:
+        if folder and refusal is not None:
             raise OptionError(
                 "--refusal: replies of a run are read again only without --cluster, --weight and --column"
             )
-        own = {
-            "weighted_score_p": weighted_score_p,
-            "truthfulness_weights": truthfulness_weights,
-            "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
-            "cluster": cluster,
-            "weight": weight,
-            "column": column,
-        }
-        complete = _score_outcomes(files, analysis, options.columns, encoding, own, as_json=json)
+        scored = reading.with_grades(values, graded_with_progress).scored(analysis)
+        if not scored.read:
+            _note_unused(files, sampling, options)
+        complete = show_scored(reading, scored, as_json=json)
+        if not scored.read and not json:
+            own = {
+                "weighted_score_p": weighted_score_p,
+                "truthfulness_weights": truthfulness_weights,
+                "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
+                "cluster": cluster,
+                "weight": weight,
+                "column": column,
+            }
+            console.say(how_to_show(files, own))
     if not complete:
         raise typer.Exit(INCOMPLETE)
 
@@ -143,34 +147,6 @@ def _check_alone(rates: Path, files: Sequence[Path] | None, of_outcomes: Mapping
             raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
 
 
-def _score_outcomes(
-    files: Sequence[Path],
-    analysis: Analysis,
-    columns: Mapping[str, str],
-    encoding: str,
-    options: Mapping[str, object],
-    *,
-    as_json: bool,
-) -> bool:
-    """Print the results of outcome tables or a run, and return whether they are complete.
-
-    - `options`: the options of the command that shows everything.
-    """
-    from refusal_index.findings.summary import is_complete
-    from refusal_index.render.summary import first_screen, summary_document
-    from refusal_index.runs.scoring import summary_of
-
-    summary, _ = summary_of(files, analysis, columns, encoding)
-    _note_unused(files, analysis.sampling, columns, encoding)
-    if as_json:
-        console.document(summary_document(summary))
-    else:
-        console.show(first_screen(summary))
-        console.say()
-        console.say(how_to_show(files, options))
-    return is_complete(summary)
-
-
 def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | None) -> RunResults:
     """Rebuild the results of a run; those of a run graded by other rules are left as they are."""
     from refusal_index.findings.run_results import open_run
@@ -183,7 +159,7 @@ def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | 
         return open_run(folder)
 
 
-def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str], encoding: str) -> None:
+def _note_unused(files: Sequence[Path], sampling: Sampling, options: ReadOptions) -> None:
     """Name the columns of outcome tables that were not used."""
     from refusal_index.data.outcome_table import SAMPLING_COLUMNS, unused_columns
     from refusal_index.data.tables import column_names
@@ -191,8 +167,9 @@ def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str
     from refusal_index.findings.imported import not_used
     from refusal_index.render.sentences import sentence
 
-    used = {*columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
-    present = [name for path in files if path.is_file() for name in column_names(path, OutcomeTableError, encoding)]
+    used = {*options.columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
+    tables = filter(Path.is_file, files)
+    present = [name for path in tables for name in column_names(path, OutcomeTableError, options.encoding)]
     unused = unused_columns(present, used)
     if unused:
         console.note(f"note: {sentence(not_used(unused))}")

@@ -447,8 +447,8 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
             f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
             f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
             f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
-            "column of their ids or their texts"
-        ).with_remedy("column", "question=NAME")
+            "column of their texts or their ids"
+        ).with_remedy("column", "question_id=NAME")
     return tuple(filled)
 
 

@@ -20,6 +20,7 @@ from refusal_index.data.run_json import default_run_name
 from refusal_index.data.text import is_blank
 from refusal_index.findings.run_results import RunResults
 from refusal_index.protocol import Completion, Pass, Regrading, Reply, Role, check_gradable
+from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.gold_answers import without_declining_gold
 from refusal_index.runs.graders import grader_of, grader_prompt_of, refusals_of, resolved_refusal
 from refusal_index.runs.identity import described_graders, function_sources, grader_identity
@@ -120,6 +121,17 @@ def prepare_file_grading(passes: Sequence[FirstPass], file: Path, settings: Sett
         begin=begin,
     )
     return checked(plan)
+
+
+def all_graded(run: RunResults) -> RunResults:
+    """Return the results of grading the answers of a file; raises RunFailedError if some are not graded."""
+    if run.ended is not None or run.missing:
+        why = run.ended or run.missing[0].error
+        raise RunFailedError(
+            f"{len(run.missing):,} of {run.outcomes.height:,} answers are not graded ({why[:200]}); repeat this to "
+            "complete them: grades are kept"
+        )
+    return run
 
 
 def grades_in(run: RunResults) -> dict[str, Outcome]:

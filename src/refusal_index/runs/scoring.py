@@ -33,10 +33,9 @@ from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.execute import execute
-from refusal_index.runs.file_grading import grades_in, prepare_file_grading
+from refusal_index.runs.file_grading import all_graded, grades_in, prepare_file_grading
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_first, import_forced
 from refusal_index.runs.settings import Settings
@@ -129,11 +128,7 @@ def score(
     )
     second = None if forced is None else checked_path(forced, "forced")
     given = FilesToRead(paths, second, kind, reading, variant)
-    if given.are_of_this_package():
-        summary, table = summary_of(paths, analysis, reading.columns, encoding)
-        return ScoredFiles(_as_run(paths[0], summary, table), table)
-    passes, read = given.with_grades(values, _graded).read()
-    return score_first_passes(passes, read, analysis, paths[0])
+    return given.with_grades(values, _graded).scored(analysis)
 
 
 @dataclass(frozen=True)
@@ -185,6 +180,24 @@ class FilesToRead:
             read.append((str(self.forced), second))
         return [replace(first_pass, variant=self.variant or first_pass.variant) for first_pass in passes], read
 
+    def scored(self, analysis: Analysis) -> ScoredFiles:
+        """Return the results: RI of what has both passes, and the rates of the other first passes."""
+        if self.are_of_this_package():
+            summary, table = summary_of(self.files, analysis, self.options.columns, self.options.encoding)
+            return ScoredFiles(_as_run(self.files[0], summary, table), table)
+        passes, read = self.read()
+        analysis = analysis.with_recorded([{}])
+        tallied = tallies(passes, analysis)
+        groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
+        both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
+        run = None
+        if both:
+            table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
+            summary = with_sections(summarise(table, analysis), table, self.files[0])
+            run = _as_run(self.files[0], summary, table)
+        first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
+        return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
+
 
 def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
     """Raise SettingError if settings for asking a grading model are given without one."""
@@ -195,14 +208,7 @@ def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
 
 def _graded(plan: Plan) -> RunResults:
     """Have all answers of a file graded; raises RunFailedError if some are not."""
-    run = run_to_completion(execute(plan))
-    if run.ended is not None or run.missing:
-        why = run.ended or run.missing[0].error
-        raise RunFailedError(
-            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); repeat the "
-            "call to complete them: grades are kept"
-        )
-    return run
+    return all_graded(run_to_completion(execute(plan)))
 
 
 def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
@@ -247,26 +253,6 @@ def summary_of(
         run_caveats=run_caveats(settings, about),
     )
     return with_sections(summary, table, files[0]), table
-
-
-def score_first_passes(
-    passes: Sequence[FirstPass], read: Sequence[tuple[str, FirstPasses]], analysis: Analysis, source: Path
-) -> ScoredFiles:
-    """Return the results of first passes: RI of those with forced answers, and the rates of the others.
-
-    - `read`: what was read from each file.
-    - `source`: the first file.
-    """
-    analysis = analysis.with_recorded([{}])
-    tallied = tallies(passes, analysis)
-    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
-    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    run = None
-    if both:
-        table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
-        run = _as_run(source, with_sections(summarise(table, analysis), table, source), table)
-    first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
-    return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
 
 
 def _as_run(source: Path, summary: Summary, table: pl.DataFrame) -> RunResults:

@@ -157,7 +157,7 @@ def _squad(record: Row) -> tuple[str, list[str]] | None:
 
 
 def _of_squad(record: Row) -> Grade | None:
-    """Return the grade of a sample of SQuAD 2 by its exact match; nothing, or the answer for no answer, is a refusal."""
+    """Return the grade of a sample of SQuAD 2 by exact match; no answer, or the one for no answer, is a refusal."""
     prediction, gold = _squad(record) or ("", [])
     if is_blank(prediction) or _plain(prediction) == UNANSWERABLE:
         return Grade.REFUSED
