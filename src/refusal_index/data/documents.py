@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from refusal_index.data import tables
 from refusal_index.data.column_names import NAMES
+from refusal_index.data.encodings import encoding_of
 from refusal_index.data.nested import reached
-from refusal_index.data.tables import Source, plain_name
+from refusal_index.data.tables import Row, Source, plain_name
 from refusal_index.errors import listed
 
 DEEPEST = 4
 """Levels of objects in a document that are searched for records."""
 
-LISTED = ("question", "answer", "reply", "grade", "correct", "refused")
+LISTED = ("question", "question_id", "answer", "reply", "grade", "correct", "refused")
 """Roles that distinguish records of answers from other objects."""
 
 TEXTS = ("question", "answer", "reply")
@@ -26,6 +31,32 @@ DEEPEVAL_CACHE = "test_cases_lookup_map"
 def has_column(cells: Mapping[str, Any], role: str) -> bool:
     """Whether a record has a column with a usual name of a role."""
     return any(plain_name(str(name)) in NAMES[role] for name in cells)
+
+
+def parsed(content: bytes, encoding: str) -> Any:
+    """Return content, which may be compressed, as one JSON value; raises ValueError or OSError if it is not one."""
+    unpacked = tables.unpack(content) if content.startswith(tables.GZIP) else content
+    return json.loads(unpacked.decode(encoding_of(unpacked[:4], encoding)))
+
+
+def rows_of_document(source: Source, content: bytes) -> Iterator[Row]:
+    """Yield the rows of a document, or of JSON Lines under another name.
+
+    Raises the source's error for anything else.
+
+    - `source`: the document, of the kind ``"json"``.
+    - `content`: its bytes.
+    """
+    try:
+        document = parsed(content, source.encoding)
+    except UnicodeDecodeError as error:
+        raise source.in_another_encoding(error, 0) from error
+    except (ValueError, RecursionError, EOFError, OSError, zlib.error) as error:
+        if b"}\n{" in content.replace(b"\r", b""):
+            return tables.iter_rows(replace(source, kind="jsonl"), content)
+        advice = "is it cut off, or CSV, whose name should end in .csv?"
+        raise source.wrong(f"expected one JSON document, got something else ({error}); {advice}") from error
+    return tables.iter_rows(source, records_of(source, document))
 
 
 def records_of(source: Source, document: Any, path: str | None = None) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data import tables
-from refusal_index.data.documents import records_of
-from refusal_index.data.encodings import UTF_8, checked_encoding, encoding_of
+from refusal_index.data.documents import parsed, records_of, rows_of_document
+from refusal_index.data.encodings import UTF_8, checked_encoding
 from refusal_index.data.files import sha256_of
 from refusal_index.data.first_pass import FirstPassError
 from refusal_index.data.nested import with_paths
 from refusal_index.data.tool_files import usual_rows
-from refusal_index.errors import TableError
 
 ZIP = b"PK\x03\x04"
 PARQUET = b"PAR1"
@@ -78,7 +76,7 @@ class SourceFile:
         if not start.startswith((b"{", b"[", tables.GZIP)):
             return None
         try:
-            return self._parsed()
+            return parsed(self.content, self.encoding)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise FirstPassError(
@@ -88,11 +86,6 @@ class SourceFile:
         except (ValueError, RecursionError, EOFError, zlib.error):
             return None
 
-    def _parsed(self) -> Any:
-        """Return the content as one JSON value; raises ValueError if it is not one."""
-        content = tables.unpack(self.content) if self.content.startswith(tables.GZIP) else self.content
-        return json.loads(content.decode(encoding_of(content[:4], self.encoding)))
-
     @cached_property
     def source(self) -> tables.Source:
         """Its name and format. Only those of text without JSON are told apart by the suffix."""
@@ -101,8 +94,6 @@ class SourceFile:
             kind = "parquet"
         elif self.content.startswith(ZIP):
             kind = "xlsx"
-        elif name.endswith(".json") and self.document is None and self.content.count(b"\n{") > 0:
-            kind = "jsonl"
         elif (
             name.endswith(".json")
             or isinstance(self.document, list)
@@ -121,20 +112,8 @@ class SourceFile:
                 raise self.source.wrong("expected one JSON document, got a table; leave it out").about("rows")
             return usual_rows(tables.read_rows(self.source, self.content))
         if self.document is None:
-            raise self._not_parsed()
+            return usual_rows(tables.some_rows(self.source, rows_of_document(self.source, self.content)))
         return usual_rows(tables.read_rows(self.source, records_of(self.source, self.document, self.rows)))
-
-    def _not_parsed(self) -> TableError:
-        """Return the error for content that should be one JSON value and is not."""
-        why = ""
-        try:
-            self._parsed()
-        except UnicodeDecodeError as error:
-            return self.source.in_another_encoding(error, 0)
-        except (ValueError, RecursionError, EOFError, OSError, zlib.error) as error:
-            why = f" ({error})"
-        advice = "is it cut off, or CSV, whose name should end in .csv?"
-        return self.source.wrong(f"expected one JSON document, got something else{why}; {advice}")
 
     def with_paths(self, columns: Iterable[str]) -> tuple[tables.Row, ...]:
         """Return the records, with additional columns for nested values, named by paths such as ``result.grades.0``."""

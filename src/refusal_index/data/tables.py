@@ -316,10 +316,15 @@ def read_rows(source: Source, data: object) -> list[Row]:
     - `source`: description of `data`.
     - `data`: the content of a file, or a data frame or dictionaries.
     """
-    rows = list(iter_rows(source, data))
-    if not rows:
+    return some_rows(source, iter_rows(source, data))
+
+
+def some_rows(source: Source, rows: Iterable[Row]) -> list[Row]:
+    """Return all rows; raises the source's error if there are none."""
+    read = list(rows)
+    if not read:
         raise no_rows(source)
-    return rows
+    return read
 
 
 def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> Iterator[Row]:
