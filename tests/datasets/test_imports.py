@@ -382,6 +382,12 @@ def test_further_targets_of_other_tasks_are_aliases(written_samples, changes, go
     assert (one.question.gold, one.question.aliases) == (gold, aliases)
 
 
+@pytest.mark.parametrize("nothing", [None, [], [[]], [[None]]])
+def test_theory_a_sample_without_a_reply_has_no_grade_whatever_its_metric(written_samples, nothing):
+    (one,) = read_samples(written_samples(sample(1, resps=nothing, filtered_resps=nothing)))
+    assert (one.grade, one.reply, one.unused_grades) == (U, None, 1)
+
+
 def test_empty_reply_of_a_sample_is_unscored(written_samples):
     read = read_samples(written_samples(sample(1, resps=[[" "]]), sample(2, resps=[["\u200b"]], exact_match=0.0)))
     assert [(one.grade, one.reason) for one in read] == [(U, "first_empty")] * 2

@@ -259,6 +259,8 @@ SQUAD = [
     (" unanswerable", ["Oslo"], R),
     (" unanswerable", [], R),
     ("Rome", [], I),
+    ("", [], R),
+    ("", ["Oslo"], R),
 ]
 
 
@@ -280,8 +282,8 @@ def test_end_to_end_squad_2_of_lm_eval_is_graded_by_its_exact_match(tmp_path):
     path.write_text("\n".join(map(json.dumps, samples)))
     found = read(path).passes
     assert [one.grade for one in found] == [grade for *_, grade in SQUAD]
-    assert [one.question.gold for one in found] == ["Oslo", "Oslo", "Oslo", "Oslo", None, None]
-    assert [one.needs_forcing for one in found] == [False, False, False, True, False, False]
+    assert [one.question.gold for one in found] == ["Oslo", "Oslo", "Oslo", "Oslo", None, None, None, "Oslo"]
+    assert [one.needs_forcing for one in found] == [False, False, False, True, False, False, False, True]
 
 
 def test_forced_answers_under_other_ids_say_how_to_match_by_text(tmp_path):

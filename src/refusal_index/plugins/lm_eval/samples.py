@@ -20,13 +20,14 @@ from refusal_index.data.first_pass import (
     FirstPassError,
     FirstPasses,
 )
+from refusal_index.data.grade_flags import grade_of_flags
 from refusal_index.data.grade_words import Translations, read_grades
 from refusal_index.data.graded import COLUMNS, answers
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.nested import with_paths
 from refusal_index.data.outcome import LETTERS, NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
-from refusal_index.data.tables import FLAG, Column, Row, resolve_columns
+from refusal_index.data.tables import Row, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import shortened
 from refusal_index.plugins.lm_eval import FLAGS, OURS, question_of
@@ -188,10 +189,10 @@ def _metrics(record: Row) -> list[str]:
 
 
 def _of_flags(record: Row) -> Grade | None:
-    grades = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name)]
-    if len(grades) > 1:
-        raise record.wrong(f"expected one grade, got {' and '.join(grades)}")
-    return grades[0] if grades else None
+    try:
+        return grade_of_flags({name: record.cells.get(name) for name in FLAGS})
+    except ValueError as error:
+        raise record.wrong(str(error)) from None
 
 
 def _of_metric(records: Sequence[Row], metric: str, words: Translations) -> list[Grade | None]:
