@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_index.data.cells import FLAG
 from refusal_index.data.graded import COLUMNS
 from refusal_index.data.outcome import Grade
-from refusal_index.data.tables import FLAG, plain_name
+from refusal_index.data.tables import plain_name
 
 FLAGS = {
     **dict.fromkeys(COLUMNS["correct"].names, (True, Grade.CORRECT)),

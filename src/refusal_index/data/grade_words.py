@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from refusal_index.data.cells import FLAG, NOTHING, Kind
 from refusal_index.data.outcome import Grade
-from refusal_index.data.tables import FLAG, NOTHING, Kind
 from refusal_index.errors import TableError, listed
 
 Vocabulary = Mapping[str, Grade]

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG, NOTHING, PROBABILITY, Kind
 from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
 from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
@@ -61,24 +62,24 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "reply": tables.verbatim,
     # the cells of both columns of grades are read together, by `read_grades`
     "grade": _as_it_is,
-    "refused": tables.FLAG,
-    "answered": tables.FLAG,
-    "correct": tables.FLAG,
-    "incorrect": tables.FLAG,
-    "answerable": tables.FLAG,
-    "unanswerable": tables.FLAG,
+    "refused": FLAG,
+    "answered": FLAG,
+    "correct": FLAG,
+    "incorrect": FLAG,
+    "answerable": FLAG,
+    "unanswerable": FLAG,
     "question_id": tables.text,
     "model": tables.text,
     "dataset": tables.text,
     "variant": tables.text,
-    "draw": tables.Kind("a whole number from 0", low=0, is_whole=True),
+    "draw": Kind("a whole number from 0", low=0, is_whole=True),
     "forced_grade": _as_it_is,
-    "forced_correct": tables.FLAG,
-    "forced_incorrect": tables.FLAG,
+    "forced_correct": FLAG,
+    "forced_incorrect": FLAG,
     "forced_reply": tables.verbatim,
     # a column with such a name may hold anything, so these are only read from columns that the user names
-    "p_answering": tables.PROBABILITY,
-    "confidence": tables.PROBABILITY,
+    "p_answering": PROBABILITY,
+    "confidence": PROBABILITY,
     "topic": tables.text,
     "context": passages,
 }
@@ -168,7 +169,7 @@ def resolved(
         by_role |= _column_of_grades(rows, by_role)
     usual = {role: name for role, name in by_role.items() if role not in columns}
     # roles whose usual names other columns have too; such a column is left out if none of its cells can be read
-    like_others = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)} & usual.keys()
+    like_others = {"choices", *(role for role, column in COLUMNS.items() if column.read is FLAG)} & usual.keys()
     left_out = {role for role in like_others if not _is_readable(rows, role, usual[role])}
     if "grade" in usual and all(_is_empty(row.cells.get(usual["grade"])) for row in rows):
         left_out.add("grade")
@@ -192,7 +193,7 @@ def _column_of_marks(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> 
 
 def _are_flags(rows: Sequence[tables.Row], column: str) -> bool:
     try:
-        flags = [tables.FLAG(row.cells.get(column)) for row in rows]
+        flags = [FLAG(row.cells.get(column)) for row in rows]
     except ValueError:
         return False
     return any(flag is not None for flag in flags)
@@ -252,7 +253,7 @@ def _is_readable(rows: Sequence[tables.Row], role: str, column: str) -> bool:
 
 def _is_empty(cell: Any) -> bool:
     """Whether a cell of a column of grades holds nothing."""
-    return str("" if cell is None else cell).strip().casefold() in tables.NOTHING
+    return str("" if cell is None else cell).strip().casefold() in NOTHING
 
 
 def _holds_grades(rows: Sequence[tables.Row], column: str) -> bool:

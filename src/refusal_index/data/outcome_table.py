@@ -15,15 +15,12 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.data.cells import FLAG, NUMBER, WHOLE, Kind
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.tables import (
-    FLAG,
-    NUMBER,
-    WHOLE,
     Column,
-    Kind,
     TextTable,
     file_format,
     import_advice,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG
 from refusal_index.data.column_names import NAMES
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
@@ -208,7 +209,7 @@ def answers(cell: Any) -> tuple[str, ...]:
     return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
 
 
-IS_TRUE = replace(tables.FLAG, expected="true or false", advice="")
+IS_TRUE = replace(FLAG, expected="true or false", advice="")
 
 
 def flag(cell: Any) -> bool:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG, Kind
 from refusal_index.data.documents import rows_of_document
 from refusal_index.data.grade_words import GRADE
 from refusal_index.data.outcome import Grade
@@ -35,7 +36,7 @@ from refusal_index.data.outcome_table import (
     place_of,
 )
 from refusal_index.data.source_files import PARQUET, ZIP, SourceFile
-from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
+from refusal_index.data.tables import Column, Row, Source, read_rows
 from refusal_index.data.text import plain_text, sound_text
 from refusal_index.data.written_tables import undo_safe
 from refusal_index.errors import listed, shortened, suggestion
