@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data import Grade
+from refusal_index.data.cells import NUMBER
 from refusal_index.data.datasets.hub_files import files_of
 from refusal_index.data.first_pass import FirstPassError
 from refusal_index.data.imports import ReadOptions
@@ -130,6 +131,8 @@ def test_theory_a_decimal_comma_in_a_probability_is_read(tmp_path):
     path = written(tmp_path / "x.csv", "question;response;grade;p\nWho?;so;correct;0,75\n")
     (one,) = import_file(path, None, ReadOptions(columns={"confidence": "p"})).passes
     assert one.confidence == 0.75
+    with pytest.raises(ValueError, match="as in 2.5"):
+        NUMBER("1,234")  # which may be a thousand
     with pytest.raises(FirstPassError, match="probability"):
         import_file(written(path, "question;grade;p\nWho?;correct;1,234\n"), None, ReadOptions({"confidence": "p"}))
 
