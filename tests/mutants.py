@@ -3087,8 +3087,8 @@ MUTANTS = (
     ),
     Mutant(
         "the lines of a compressed file are counted",
-        "_unpacked_lines",
-        "if number > MAX_UNPACKED_LINES:",
+        "_coded_lines",
+        "if packed and number > MAX_UNPACKED_LINES:",
         "if False:",
         "datasets/test_packed_sizes.py",
     ),

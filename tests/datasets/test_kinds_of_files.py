@@ -131,7 +131,7 @@ def test_theory_a_decimal_comma_in_a_probability_is_read(tmp_path):
     path = written(tmp_path / "x.csv", "question;response;grade;p\nWho?;so;correct;0,75\n")
     (one,) = import_file(path, None, ReadOptions(columns={"confidence": "p"})).passes
     assert one.confidence == 0.75
-    with pytest.raises(ValueError, match="as in 2.5"):
+    with pytest.raises(ValueError, match=r"as in 2\.5"):
         NUMBER("1,234")  # which may be a thousand
     with pytest.raises(FirstPassError, match="probability"):
         import_file(written(path, "question;grade;p\nWho?;correct;1,234\n"), None, ReadOptions({"confidence": "p"}))

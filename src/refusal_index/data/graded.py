@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from refusal_index.data import tables
@@ -471,7 +470,7 @@ def _conflicts(
         if not _holds_grades(rows, name) and tables.plain_name(name) not in usual:
             continue
         with suppress(FirstPassError):
-            others = read_grades([row.cells.get(name) for row in rows], {}, partial(_failed, name))
+            others = read_grades([row.cells.get(name) for row in rows], {}, lambda _, message: FirstPassError(message))
             known = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
             pairs = [pair for pair in zip(grades, others, strict=True) if pair[0] in known and pair[1] in known]
             n_different = sum(grade is not other for grade, other in pairs)
@@ -484,10 +483,6 @@ def _conflicts(
         n_different = sum(_contradicts(role, flag, grade) for grade, flag in flags)
         if role in by_role and n_different:
             yield Conflict(used, by_role[role], n_different, len(flags), holds_grades=False)
-
-
-def _failed(name: str, _index: int, message: str) -> TableError:
-    return FirstPassError(f"{name}: {message}")
 
 
 def _contradicts(role: str, flag: bool, grade: Grade | None) -> bool:

@@ -30,7 +30,7 @@ import polars as pl
 from refusal_index.data.cells import NOTHING, Kind
 from refusal_index.data.encodings import UTF_8, checked_encoding, encoding_of, wrong_encoding
 from refusal_index.data.text import sound_text
-from refusal_index.data.workbooks import SheetError, workbook_rows
+from refusal_index.data.workbooks import workbook_rows
 from refusal_index.errors import (
     OutcomeTableError,
     TableError,
@@ -547,10 +547,10 @@ def _workbook_records(source: Source, data: BinaryIO) -> Iterator[Record]:
     """Yield the rows of the first sheet of a workbook below its header."""
     try:
         rows = list(workbook_rows(data, source.part))
-    except SheetError as error:
-        raise source.wrong(str(error)).with_remedy("rows", error.name) from error
     except ValueError as error:
-        raise source.broken(f"read as a workbook ({error})") from error
+        message, *sheets = error.args
+        broken = source.broken(f"read as a workbook ({message})")
+        raise (broken.with_remedy("rows", *sheets) if sheets else broken) from error
     if rows:
         header = _each_once(source, [str(cell or "").strip() for cell in rows[0][1]])
         for number, cells in rows[1:]:

@@ -16,20 +16,12 @@ MAX_UNPACKED = 256 << 20
 """Maximum uncompressed bytes of a workbook."""
 
 
-class SheetError(ValueError):
-    """A workbook in which a sheet has to be chosen; `name` is one with rows."""
-
-    def __init__(self, message: str, name: str = "NAME") -> None:
-        super().__init__(message)
-        self.name = name
-
-
 def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[int, list[Any]]]:
     """Yield the rows of a sheet that are not empty, with their numbers from 1, beginning with its header.
 
     A cell holds text, a number, a truth value or None; a date is text. A row with one cell above others is a title.
     Raises ValueError if the file cannot be read, unpacks to more than `MAX_UNPACKED` bytes or holds a formula without
-    its value, and SheetError if several visible sheets have rows.
+    its value, or if a sheet has to be chosen: its arguments are then the message and the name of a sheet with rows.
 
     - `chosen`: name of the sheet; None for the only visible one with rows.
     """
@@ -47,9 +39,9 @@ def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[i
         raise ValueError(f"{error}; save it again, or as CSV") from error
     tables = [name for name, rows in sheets.items() if len(rows) > 1]
     if chosen is None and len(tables) > 1:
-        raise SheetError(f"it has rows in the sheets {listed(tables)}; choose one", tables[0])
+        raise ValueError(f"it has rows in the sheets {listed(tables)}; choose one", tables[0])
     if chosen is not None and chosen not in sheets:
-        raise SheetError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
+        raise ValueError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
     rows = sheets[chosen] if chosen is not None else sheets[tables[0]] if tables else []
     sizes = [sum(cell is not None for cell in written) for _, _, written in rows]
     n_titles = next((index for index, size in enumerate(sizes) if size > 1), 0)

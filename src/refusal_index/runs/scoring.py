@@ -128,7 +128,8 @@ def score(
     )
     second = None if forced is None else checked_path(forced, "forced")
     given = FilesToRead(paths, second, kind, reading, variant)
-    return given.with_grades(values, _graded).scored(analysis)
+    graded = given.with_grades(values, lambda plan: all_graded(run_to_completion(execute(plan))))
+    return graded.scored(analysis)
 
 
 @dataclass(frozen=True)
@@ -204,11 +205,6 @@ def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
     if values and (grader is None or grader in RULES_OF_IMPORTS):
         name = next(iter(values))
         raise SettingError(f"{{{name}}}: applies only with a grading model; name it with {{grader}}, or leave it out")
-
-
-def _graded(plan: Plan) -> RunResults:
-    """Have all answers of a file graded; raises RunFailedError if some are not."""
-    return all_graded(run_to_completion(execute(plan)))
 
 
 def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
