@@ -549,8 +549,8 @@ def _workbook_records(source: Source, data: BinaryIO) -> Iterator[Record]:
         rows = list(workbook_rows(data, source.part))
     except ValueError as error:
         message, *sheets = error.args
-        broken = source.broken(f"read as a workbook ({message})")
-        raise (broken.with_remedy("rows", *sheets) if sheets else broken) from error
+        broken = source.broken(f"read as a workbook: {message}")
+        raise (broken.with_remedy("rows", *sheets) if sheets and source.holds == "answer" else broken) from error
     if rows:
         header = _each_once(source, [str(cell or "").strip() for cell in rows[0][1]])
         for number, cells in rows[1:]:

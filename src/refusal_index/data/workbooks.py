@@ -39,7 +39,7 @@ def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[i
         raise ValueError(f"{error}; save it again, or as CSV") from error
     tables = [name for name, rows in sheets.items() if len(rows) > 1]
     if chosen is None and len(tables) > 1:
-        raise ValueError(f"it has rows in the sheets {listed(tables)}; choose one", tables[0])
+        raise ValueError(f"it has rows in the sheets {listed(tables)}; hide all but one, or choose one", tables[0])
     if chosen is not None and chosen not in sheets:
         raise ValueError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
     rows = sheets[chosen] if chosen is not None else sheets[tables[0]] if tables else []
