@@ -630,5 +630,5 @@ def test_workbook_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monke
     book.active.append(["question", "answer" * 1000])
     book.save(tmp_path / "x.xlsx")
     monkeypatch.setattr("refusal_index.data.workbooks.MAX_UNPACKED", 1000)
-    with pytest.raises(DatasetError, match=r"x\.xlsx cannot be read as a workbook \(expected at most 1,000 bytes in "):
+    with pytest.raises(DatasetError, match=r"x\.xlsx cannot be read as a workbook: expected at most 1,000 bytes in "):
         load_dataset("own", data=tmp_path / "x.xlsx")
