@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, time
 from importlib import import_module
 from typing import Any, BinaryIO
@@ -32,29 +32,34 @@ def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[i
     try:
         with zipfile.ZipFile(file) as archive:
             check_unpacked_size(archive, MAX_UNPACKED, MAX_UNPACKED)
-        values, formulas = (openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False))
+        values = openpyxl.load_workbook(file, read_only=True, data_only=True)
         visible = [sheet for sheet in values.worksheets if sheet.sheet_state == "visible"]
-        sheets = {sheet.title: _rows(sheet, formulas[sheet.title]) for sheet in visible}
+        sheets = {sheet.title: _rows(sheet) for sheet in visible}
+        tables = [name for name, rows in sheets.items() if sum(not _is_empty(cells) for cells in rows) > 1]
+        read = chosen if chosen is not None else tables[0] if len(tables) == 1 else None
+        rows = sheets.get(read or "", [])
+        has_gaps = any(None in cells for cells in rows)
+        written = _rows(openpyxl.load_workbook(file, read_only=True)[read]) if has_gaps else rows
     except (OSError, KeyError, ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{error}; save it again, or as CSV") from error
-    tables = [name for name, rows in sheets.items() if len(rows) > 1]
     if chosen is None and len(tables) > 1:
         raise ValueError(f"it has rows in the sheets {listed(tables)}; hide all but one, or choose one", tables[0])
     if chosen is not None and chosen not in sheets:
         raise ValueError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
-    rows = sheets[chosen] if chosen is not None else sheets[tables[0]] if tables else []
-    sizes = [sum(cell is not None for cell in written) for _, _, written in rows]
-    n_titles = next((index for index, size in enumerate(sizes) if size > 1), 0)
-    for number, cells, written in rows[n_titles:]:
-        if any(cell is None and formula is not None for cell, formula in zip(cells, written, strict=True)):
+    sizes = [sum(cell is not None for cell in cells) for cells in rows]
+    header = next((index for index, size in enumerate(sizes) if size > 1), 0)
+    for number, (cells, formulas) in enumerate(zip(rows, written, strict=True), start=1):
+        if any(cell is None and formula is not None for cell, formula in zip(cells, formulas, strict=True)):
             raise ValueError(f"row {number} holds a formula without its value; open and save it in a spreadsheet")
-        yield number, [str(cell) if isinstance(cell, date | time) else cell for cell in cells]
+        if number > header and not _is_empty(cells):
+            yield number, [str(cell) if isinstance(cell, date | time) else cell for cell in cells]
 
 
-def _rows(values: Any, formulas: Any) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
-    """Return the rows of a sheet that are not empty: their numbers, their values, and what is written in them."""
-    for sheet in (values, formulas):
-        sheet.reset_dimensions()  # the size that a file declares is not trusted
-    pairs = zip(values.iter_rows(values_only=True), formulas.iter_rows(values_only=True), strict=True)
-    rows = ((number, cells, written) for number, (cells, written) in enumerate(pairs, start=1))
-    return [row for row in rows if any(cell is not None for cell in row[2])]
+def _rows(sheet: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a sheet; the size that a file declares is not trusted."""
+    sheet.reset_dimensions()
+    return list(sheet.iter_rows(values_only=True))
+
+
+def _is_empty(cells: Sequence[Any]) -> bool:
+    return all(cell is None for cell in cells)
