@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
@@ -60,7 +61,7 @@ def interrupts_and_collections() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_waits_and_cached_reads() -> Iterator[None]:
-    """Retry and write without waiting, and read certificates, versions and tokenizers once.
+    """Retry and write without waiting, and read certificates, versions, tokenizers and commands once.
 
     Thousands of runs read the same ones, and none of them changes while the tests run. Tests kill processes, not the
     machine, so files need not reach the disk.
@@ -82,6 +83,7 @@ def short_waits_and_cached_reads() -> Iterator[None]:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         patch.setattr(identity, "version", cache(identity.version))
+        patch.setattr("typer.testing._get_command", cache(typer.testing._get_command))
         patch.setattr(models, "ChatTokenizer", load_tokenizer)
         patch.setattr(runtime, "ChatTokenizer", load_tokenizer)
         yield
