@@ -27,7 +27,7 @@ settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("fast")
 
 
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
 """Where Linux has files in memory."""
 
 
