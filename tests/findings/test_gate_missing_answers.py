@@ -24,6 +24,7 @@ from refusal_index.findings.imputation import (
     CELLS,
     cells_used,
     count_missing,
+    count_refused_again,
     filled_in,
     imputed,
     imputed_in_cells,
@@ -351,6 +352,11 @@ def test_tipping_point_counts_questions_not_their_samples(base, equal):
     twice = with_rows(candidate, pl.concat([rows_of(candidate), again]))
     once, repeated = (decide(run, base, policy).tipping_point for run in (candidate, twice))
     assert repeated == once
+
+
+def test_only_a_question_that_is_known_to_have_no_right_answer_is_not_refused_again():
+    rows = pl.DataFrame({"refused": True, "forced_grade": "refused", "answerable": [None, True, False]})
+    assert count_refused_again(rows) == 2
 
 
 @given(st.integers(0, 12))
