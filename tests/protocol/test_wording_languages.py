@@ -74,6 +74,8 @@ REFUSALS = {
         "El texto no menciona la fecha.",
         "Lamentablemente, no dispongo de esa información.",
         "Se desconoce la fecha exacta.",
+        "Lo siento, pero no he encontrado esa información en los documentos.",
+        "No hemos encontrado ninguna respuesta a su pregunta.",
     ],
     "Italian": [
         "Non lo so.",
