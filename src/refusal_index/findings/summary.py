@@ -301,8 +301,8 @@ class Summary:
     sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
 
     def __repr__(self) -> str:
-        sources = dict.fromkeys(f"{variant.model} on {variant.dataset}" for variant in self.variants)
-        return f"Summary({'; '.join(sources)}; {len(self.variants)} prompts)"
+        sources = dict.fromkeys(" on ".join(filter(None, (variant.model, variant.dataset))) for variant in self.variants)
+        return f"Summary({'; '.join(sources)}; prompts: {len({variant.variant for variant in self.variants})})"
 
     @property
     def has_one_source(self) -> bool:
