@@ -304,7 +304,6 @@ class Threshold(Printable):
             "errors": first.n_errors,
             "answered": first.n_answered,
             "upper": first.upper_bound,
-            "is_above": first.n_errors > bound.max_error * first.n_answered,
         }
         return Statement("no_error_bound", "conclusion", values)
 
