@@ -74,7 +74,7 @@ class SavedRule:
     threshold: float
     calibration: Calibration | None = None
     reading: RefusalRule = WORDING
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def decide(self, reply: str, logprobs: Iterable[Any], question: str = "", choices: Sequence[str] = ()) -> Decision:
         """Return whether to give a reply to the forced prompt.
@@ -130,7 +130,7 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
     try:
         return _rule(json.loads(Path(path).read_text("utf-8")), model, method)
     except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise RuleError(f"{path}: {error}; expected a rule of 'refusal-index confidence RUN --save FILE'") from error
+        raise RuleError(f"{path}: {error}; write a rule with 'refusal-index confidence RUN --save FILE'") from error
 
 
 def _rule(document: Mapping[str, Any], model: str | None, method: str | None) -> SavedRule:
