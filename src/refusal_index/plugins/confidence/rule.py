@@ -42,7 +42,8 @@ class Decision:
     confidence
         The reply's score; None if it has none, so that it is refused.
     answer
-        The answer read from the reply; empty if the reply cannot be read.
+        The answer read from the reply; empty if the reply cannot be read. A refusal in words is scored like an answer,
+        as in the run, where it counts as wrong.
     """
 
     answered: bool
