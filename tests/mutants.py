@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "an interval lies above a published one if its lower end does",
         "AmongPublished._apart",
-        "own.low > _value_of(one.index.high)",
-        "own.high > _value_of(one.index.high)",
+        "own.low > _printed(one.index.high)",
+        "own.high > _printed(one.index.high)",
         "findings/test_published.py",
     ),
     Mutant(
@@ -833,7 +833,7 @@ MUTANTS = (
         "weights_tag",
         "bits.split(CHUNK_SIZE)",
         "bits[:256].split(CHUNK_SIZE)",
-        "runs/test_watch.py",
+        "runs/test_trainer_callback.py",
     ),
     Mutant(
         "logging keeps what the trainer was about to do",
@@ -1517,15 +1517,15 @@ MUTANTS = (
     Mutant(
         "answers without a tag are counted",
         "ReplyCounter.add",
-        "self._untagged += not reading.is_tagged",
-        "self._untagged += reading.is_tagged",
+        "untagged=not reading.is_tagged",
+        "untagged=reading.is_tagged",
         "findings/test_reply_checks.py",
     ),
     Mutant(
         "unclear replies are counted",
         "ReplyCounter.add",
-        "self._unclear += outcome.reading == ReadAs.UNCLEAR",
-        "self._unclear += 0",
+        "unclear=outcome.reading == ReadAs.UNCLEAR",
+        "unclear=0",
         "findings/test_reply_checks.py",
     ),
     Mutant(
@@ -2007,7 +2007,7 @@ MUTANTS = (
     Mutant(
         "a test of promptfoo that checks nothing is not right",
         "_of_result",
-        ' and graded.get("reason") != NO_ASSERTIONS',
+        ' and reached(cells, ("gradingResult", "reason")) != NO_ASSERTIONS',
         "",
         "datasets/test_tool_files.py",
     ),
@@ -2147,9 +2147,65 @@ MUTANTS = (
     Mutant(
         "the answer of SQuAD 2 for no answer is a refusal",
         "_of_squad",
-        "if _plain(prediction) == UNANSWERABLE:",
-        "if _plain(prediction) != UNANSWERABLE:",
+        "_plain(prediction) == UNANSWERABLE:",
+        "_plain(prediction) != UNANSWERABLE:",
         "datasets/test_tool_files.py",
+    ),
+    Mutant(
+        "an empty answer to SQuAD 2 is a refusal",
+        "_of_squad",
+        "is_blank(prediction) or ",
+        "",
+        "datasets/test_tool_files.py",
+    ),
+    Mutant(
+        "a sample of lm-eval without a reply is not graded",
+        "_first_pass",
+        "likelihoods is None and is_blank(first_pass.reply)",
+        "likelihoods is None and first_pass.reply is not None and is_blank(first_pass.reply)",
+        "datasets/test_imports.py",
+    ),
+    Mutant(
+        "forced answers to other questions with the same ids are not joined",
+        "with_forced",
+        "2 * n_same < len(matched)",
+        "False",
+        "datasets/test_kinds_of_files.py",
+    ),
+    Mutant(
+        "a formula without its value is not an empty cell",
+        "workbook_rows",
+        "cell is None and formula is not None",
+        "False",
+        "datasets/test_kinds_of_files.py",
+    ),
+    Mutant(
+        "a hidden sheet is not read",
+        "workbook_rows",
+        'if sheet.sheet_state == "visible"',
+        "",
+        "datasets/test_kinds_of_files.py",
+    ),
+    Mutant(
+        "ids that are whole numbers are the same with and without a point",
+        "_ids",
+        'name.removesuffix(".0")',
+        "name",
+        "datasets/test_kinds_of_files.py",
+    ),
+    Mutant(
+        "a decimal comma is no thousands separator",
+        "Kind.__call__",
+        "if self.high == 1 else word",
+        "if True else word",
+        "datasets/test_kinds_of_files.py",
+    ),
+    Mutant(
+        "a file that two patterns match is read once",
+        "files_of",
+        "list(dict.fromkeys(_declared(readable, declared)))",
+        "list(_declared(readable, declared))",
+        "datasets/test_kinds_of_files.py",
     ),
     Mutant(
         "a rule grades only what the file does not grade",
@@ -2766,8 +2822,8 @@ MUTANTS = (
     Mutant(
         "every reply from which a key was removed is counted",
         "ReplyCounter.add_filtered",
-        "self._filtered += sum(",
-        "self._filtered = sum(",
+        'self._counts["filtered"] += sum(',
+        'self._counts["filtered"] = sum(',
         "models/test_wire_settings.py",
     ),
     Mutant(
@@ -3031,8 +3087,8 @@ MUTANTS = (
     ),
     Mutant(
         "the lines of a compressed file are counted",
-        "_unpacked_lines",
-        "if number > MAX_UNPACKED_LINES:",
+        "_coded_lines",
+        "if packed and number > MAX_UNPACKED_LINES:",
         "if False:",
         "datasets/test_packed_sizes.py",
     ),
@@ -3105,6 +3161,20 @@ MUTANTS = (
         "INSERT INTO retired SELECT * FROM replies WHERE",
         "DELETE FROM retired WHERE",
         "models/test_repeated.py",
+    ),
+    Mutant(
+        "a function that fails three times alike has failed",
+        "CircuitBreaker.troubled",
+        ">= SAME_FAILURES",
+        "> SAME_FAILURES",
+        "models/test_budget_and_breaker.py",
+    ),
+    Mutant(
+        "bounds on the refusals of answerable questions need no forced pass",
+        "decide",
+        "<= {*NEED_NO_GRADES, *BY_ANSWERABLE}",
+        "<= {*NEED_NO_GRADES}",
+        "findings/test_gate.py",
     ),
     Mutant(
         "an outage lasts",
@@ -4187,7 +4257,7 @@ MUTANTS = (
     ),
     Mutant(
         "a question that may have a right answer was refused again",
-        "_IS_FORCED_REFUSAL",
+        "IS_FORCED_REFUSAL",
         ".fill_null(value=False)\n)",
         ".fill_null(value=True)\n)",
         "findings/test_gate_missing_answers.py",
@@ -4201,7 +4271,7 @@ MUTANTS = (
     ),
     Mutant(
         "a question without a right answer is not refused again",
-        "_IS_FORCED_REFUSAL",
+        "IS_FORCED_REFUSAL",
         "~IS_UNANSWERABLE.fill_null(value=False)",
         "pl.lit(value=True)",
         "findings/test_gate_missing_answers.py",
@@ -4258,7 +4328,7 @@ MUTANTS = (
     Mutant(
         "corrected RI leaves out forced refusals",
         "without_refused_again",
-        "forced_grade=pl.when(_IS_FORCED_REFUSAL)",
+        "forced_grade=pl.when(IS_FORCED_REFUSAL)",
         "forced_grade=pl.when(pl.lit(value=False))",
         "findings/test_gate_missing_answers.py",
     ),

@@ -30,16 +30,20 @@ class TrackerError(RefusalIndexError, RuntimeError):
     """A tracker did not accept a run; the run's results are unchanged."""
 
 
-def read_exported(paths: Sequence[Path]) -> tuple[RunResults, ...]:
-    """Read the runs in the given run folders, set folders and outcome tables: one for each model and dataset.
+def read_exported(sources: Sequence[Path | RunResults]) -> tuple[RunResults, ...]:
+    """Read the runs in run folders, set folders, outcome tables and memory: one for each model and dataset.
 
     The results of a folder are read from its `summary.json`; those of a table are computed. Raises RunFolderError if a
     folder is not that of a run or has no results yet, and OutcomeTableError if a table cannot be used.
     """
     exported: list[RunResults] = []
-    for path in paths:
-        for folder in runs_below(path) or [path]:
-            exported += [read_folder(folder)] if folder.is_dir() else map(_redacted, read_runs([folder]))
+    for source in sources:
+        runs: Sequence[Path | RunResults] = () if isinstance(source, RunResults) else runs_below(source)
+        for run in runs or [source]:
+            if isinstance(run, Path) and run.is_dir():
+                exported.append(read_folder(run))
+            else:
+                exported += map(_redacted, read_runs([run]))
     return tuple(exported)
 
 
