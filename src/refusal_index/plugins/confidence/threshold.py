@@ -98,8 +98,8 @@ class ThresholdOptions:
         names = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(names) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; set one: penalty maximises the "
-                "utility, given the cost of a wrong answer, and max_error limits the share of wrong answers"
+                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; set one: penalty maximises "
+                "the utility, given the cost of a wrong answer, and max_error limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise ConfidenceError(
