@@ -130,7 +130,8 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
     try:
         return _rule(json.loads(Path(path).read_text("utf-8")), model, method)
     except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise RuleError(f"{path}: {error}; expected a rule of 'refusal-index confidence RUN --save FILE'") from error
+        reason = getattr(error, "strerror", None) or error  # of a file that cannot be read
+        raise RuleError(f"{path}: {reason}; expected a rule of 'refusal-index confidence RUN --save FILE'") from error
 
 
 def _rule(document: Mapping[str, Any], model: str | None, method: str | None) -> SavedRule:
