@@ -219,9 +219,7 @@ class Threshold(Printable):
         weighted = any(table["weight"].null_count() < table.height for table in tables)
         bounded = isinstance(self.selected, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
-        # refused questions without a right answer are never forced, so no threshold is tried on them
-        never_forced = pl.col("refused") & ~pl.col("answerable") & pl.col("forced_reply").is_null()
-        unanswerable = pl.concat([table.filter(never_forced)["question_id"] for table in tables]).n_unique()
+        unanswerable = self._unscored_unanswerable
         same = [
             self.name(point) for point in self.points[1:] if self.rule and point.questions and point.difference is None
         ]
@@ -238,7 +236,7 @@ class Threshold(Printable):
             else self._choice(self.selected),
             *([self._selection()] if self.candidates else []),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
-            *([Statement("unanswerable_left_out", "serious", {"questions": unanswerable})] if unanswerable else []),
+            *([Statement("unanswerable_left_out", "serious", unanswerable)] if unanswerable["questions"] else []),
             *([Statement("trained_on_both_halves", "serious", trained)] if is_trained and not on_half else []),
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
@@ -261,6 +259,22 @@ class Threshold(Printable):
         """Whether the half that evaluates the cut has chosen the method, or calibrated its scores."""
         is_adapted = bool(self.candidates) or self.answers.calibration is not None
         return is_adapted and self.options.max_error is not None and self.selected.cut is not None
+
+    @property
+    def _unscored_unanswerable(self) -> dict[str, int]:
+        """Number of refused questions without a right answer and without a score, since they are never forced.
+
+        Also, with those of the other half counted as wrong, the number of errors there if everything were answered.
+        """
+        tables = (table.filter("refused", ~pl.col("answerable")) for table in self.run.tables.values())
+        refused = pl.concat([table.select("question_id") for table in tables]).unique()
+        unscored = refused.join(self.answers.usable, on="question_id", how="anti")
+        scored, added = (
+            rows.filter(pl.col("question_id").is_in(list(self.halves.second)))
+            for rows in (self.answers.usable, unscored)
+        )
+        wrong = scored["wrong"].sum() + added.height
+        return {"questions": unscored.height, "wrong": wrong, "answered": scored.height + added.height}
 
     def _selection(self) -> Statement:
         """State among which methods the method was chosen, by what, and which were left out."""
