@@ -269,10 +269,8 @@ class Threshold(Printable):
         tables = (table.filter("refused", ~pl.col("answerable")) for table in self.run.tables.values())
         refused = pl.concat([table.select("question_id") for table in tables]).unique()
         unscored = refused.join(self.answers.usable, on="question_id", how="anti")
-        scored, added = (
-            rows.filter(pl.col("question_id").is_in(list(self.halves.second)))
-            for rows in (self.answers.usable, unscored)
-        )
+        is_on_other_half = pl.col("question_id").is_in(list(self.halves.second))
+        scored, added = (rows.filter(is_on_other_half) for rows in (self.answers.usable, unscored))
         wrong = scored["wrong"].sum() + added.height
         return {"questions": unscored.height, "wrong": wrong, "answered": scored.height + added.height}
 
