@@ -65,8 +65,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     # Where the last row is not full, the row above it has labels, too.
     grid += 0.35 if len(looks) % columns else 0.0
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
-    figure.set_size_inches(WIDTH, grid + numbers)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
+    above, below = style.stacked(figure, WIDTH, grid, numbers)
     panels = style.panel_grid(above, labels, columns, ("Score", "Share right"), sharex=True, sharey=True)
     for panel, (method, look) in zip(panels, looks.items(), strict=True):
         bins = curves.filter(part="reliability", method=method)
@@ -156,8 +155,8 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
     grid = 0.3 + 1.85 * rows
     numbers = 0.75 + band * len(models)
-    figure.set_size_inches(WIDTH, grid + numbers)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
+    labels = "Score; wrong answers passed", "Share right; right passed"
+    above, below = style.stacked(figure, WIDTH, grid, numbers, *labels)
     names = style.wrapped_names(models, 34)
     titles = [title for model in models for title in (names[model], "")]
     panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
@@ -178,8 +177,6 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
         ):
             _draw_index(indices, height, row, colours[row["variant"]])
     _draw_numbers(area, error, numbered, looks)
-    above.supxlabel("Score; wrong answers passed", fontsize=8)
-    above.supylabel("Share right; right passed", fontsize=8)
     short = style.wrapped_names(models, 28)
     style.name_rows((area, error, indices), [short[model] for model in models], 6)
     indices.set_title("RI")

@@ -365,16 +365,14 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
     axes = style.subplots(figure, style.WIDTH * 1.25, 4.6, 2, 3, sharey=True)
     models = frame["model"].unique(maintain_order=True).to_list()
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
         rows = frame.filter(metric=name)
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
             face = style.PAPER if row["sparse"] else None
-            colour_and_marker = (colours[row["model"]], markers[row["model"]])
             spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
-            style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
+            style.mark(panel, row["value"], row["auroc"], *looks[row["model"]], face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
         style.few_ticks(panel.xaxis, 5)

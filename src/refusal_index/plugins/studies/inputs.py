@@ -72,14 +72,13 @@ def variant_scores(run: RunResults, options: StudyOptions) -> tuple[VariantScore
 
 def run_index(run: RunResults, options: StudyOptions) -> RunIndex:
     """Estimate the Refusal Index of a run over all its variants."""
-    indices = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
-    defined = [estimate.estimate for estimate in indices if estimate.estimate is not None]
-    mean = fmean(defined) if defined else None
+    scores = variant_scores(run, options)
+    mean = mean_of(scores, INDEX)
     joint = joint_index(list(run.tables.values()), options.analysis)
-    if joint is None:
-        return RunIndex(indices[0], mean, len(defined))
+    if joint is None:  # there is one variant
+        return RunIndex(scores[0].metrics[INDEX], mean, int(mean is not None))
     index, result = joint
-    return RunIndex(index, mean, len(indices) - len(result.left_out))
+    return RunIndex(index, mean, len(scores) - len(result.left_out))
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:

@@ -179,8 +179,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     xlim, ylim = view_of(frame)
     panels[0, 0].set(xlim=xlim, ylim=ylim)
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shown = frame.filter(pl.col("kind") != "contour")
     obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
     for score in SCORES:
@@ -191,13 +190,13 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         for row in frame.filter(kind="context").iter_rows(named=True):
             mark_point(axes, row, style.PALE, size=3)
         for row in frame.filter(kind="point").iter_rows(named=True):
-            mark_point(axes, row, colours[row["model"]], markers[row["model"]])
+            mark_point(axes, row, *looks[row["model"]])
         axes.set_title(METRICS[panel].label)
         levels = [style.short_number(level) for level in contours["level"].unique().sort()]
         axes.set_title(f"grey at {', '.join(levels)}" * bool(levels), loc="right", fontsize=6.5, fontweight="normal")
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
-        draw_curve(panels[0, 0], curve, colours[str(model)])
+        draw_curve(panels[0, 0], curve, looks[str(model)][0])
     # A single label for the whole figure would overlap the legend.
     for axes in panels[1]:
         axes.set_xlabel("Refusal rate")
@@ -257,9 +256,6 @@ def _levels_in_view(score: curves.ScoreName, view: View, p: float) -> list[float
 
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
-COLUMNS = 3
-MANY_COLUMNS = 4
-"""Panels in a row, and with more than two such rows."""
 
 
 @study
@@ -282,8 +278,8 @@ def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Stud
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the panels, three in a row, each with its own scale."""
     models = frame["panel"].unique(maintain_order=True).to_list()
-    columns = min(MANY_COLUMNS if len(models) > 2 * COLUMNS else COLUMNS, len(models))
-    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
+    columns = style.panels_a_row(len(models))
+    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / style.PANELS_A_ROW)
     figure.set_size_inches(width, 0.35 + 2.1 * math.ceil(len(models) / columns))
     names = style.short_names(models, 21)
     levels = dict(frame.filter(kind="curve").select("panel", "level").iter_rows())
@@ -296,7 +292,8 @@ def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_panel(axes, frame.filter(pl.col("panel") == model), variants)
     for axes in panels[::columns]:
         axes.set_ylabel("Correct answer rate")
-    style.outside_legend(figure, style.variant_handles(variants))
+    looks = style.variant_looks(variants)
+    style.outside_legend(figure, [style.handle(style.safe_text(name, 24), *look) for name, look in looks.items()])
 
 
 def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> None:
@@ -312,10 +309,9 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> Non
     contours = frame.filter(pl.col("kind") == "contour")
     draw_contours(axes, contours, drawn_positions(pl.concat([curve, points])), margin=0.05)
     draw_curve(axes, curve, style.INK)
-    colours = style.variant_colours(variants)
-    markers = style.variant_markers(variants)
+    looks = style.variant_looks(variants)
     for row in points.iter_rows(named=True):
-        mark_point(axes, row, colours[row["variant"]], markers[row["variant"]], size=5)
+        mark_point(axes, row, *looks[row["variant"]], size=5)
     axes.grid(visible=False)
 
 
@@ -416,12 +412,12 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, COLUMNS if keys.height <= 2 * COLUMNS else MANY_COLUMNS)
-    is_crowded = columns > COLUMNS
+    columns = style.panels_a_row(keys.height)
+    is_crowded = columns > style.PANELS_A_ROW
     planes = (1.7 if is_crowded else 2.3) * math.ceil(keys.height / columns)
     regrets = 0.9 + (0.2 if is_crowded else 0.3) * keys.height
-    figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
+    width = style.WIDTH * min(max(0.8, 0.42 * columns), 1.4)
+    above, below = style.stacked(figure, width, planes, regrets, "Refusal rate", "Correct rate")
     names = style.short_names(keys["model"].to_list(), 28)
     titles = [names[model] for model in keys["model"]]
     panels = style.panel_grid(above, titles, columns, size=6.5, sharex=True, sharey=True)
@@ -429,8 +425,6 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_plane(panel, part)
     # The panels share an axis, so its limit must be set after all of them are drawn.
     panels[0].set_ylim(bottom=-0.02)
-    above.supxlabel("Refusal rate", fontsize=8)
-    above.supylabel("Correct rate", fontsize=8)
     _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
 
 

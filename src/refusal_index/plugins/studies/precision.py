@@ -262,9 +262,6 @@ NEAR_ZERO = "near_zero"
 """Reason: the metric's interval includes 0, so that a ratio to it is meaningless."""
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
-_PANELS_A_ROW = 3
-_MANY_PANELS_A_ROW = 4
-"""Panels in a row, and with more than two such rows."""
 
 
 @study
@@ -390,10 +387,9 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per run: the coefficient of variation against the number of questions, both axes logarithmic."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    is_crowded = keys.height > 2 * _PANELS_A_ROW
-    columns = min(keys.height, _MANY_PANELS_A_ROW if is_crowded else _PANELS_A_ROW)
-    rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + (2.0 if is_crowded else 2.3) * rows)
+    columns = style.panels_a_row(keys.height)
+    height = (2.0 if columns > style.PANELS_A_ROW else 2.3) * math.ceil(keys.height / columns)
+    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + height)
     names = style.short_names(keys["model"].to_list(), 28)
     titles = [f"{names[model]}\n{style.safe_text(variant, 24)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.

@@ -241,8 +241,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     models = frame.filter(_IS_OF_MODEL)["model"].unique(maintain_order=True).to_list()
     height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
     left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
     for axes, name, short in ((left, "delta_signed", "delta"), (right, "cv", "cv")):
@@ -259,12 +258,12 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
             if row["models"] is not None:
                 axes.plot([x] * 2, [row_y - 0.36, row_y + 0.36], color=style.INK, linewidth=1.2, zorder=3)
                 continue
-            colour = colours[row["model"]]
+            colour, marker = looks[row["model"]]
             y = row_y + shifts[row["model"]]
             xs = style.ends(row, short)
             inside = low <= x <= high
             face = None if row["is_averaged"] else style.PAPER
-            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5, face=face)
+            style.mark(axes, x if inside else None, y, colour, marker, xs=xs, size=3.5, face=face)
             if not inside:  # an arrow at the end of the axis
                 end, arrow = (low, "<") if x < low else (high, ">")
                 style.mark(axes, end, y, colour, arrow, size=4.5, face=face, clip_on=False)

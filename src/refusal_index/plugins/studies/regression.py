@@ -217,10 +217,8 @@ def model_looks(frame: pl.DataFrame) -> Looks:
         n_alike = sum(other == colour for other, _ in looks.values())
         looks[owner] = (colour, style.MARKERS[n_alike % len(style.MARKERS)])
     if len(set(looks.values())) < len(looks):
-        places = {owner: str(place) for place, owner in enumerate(looks)}
-        colours = style.model_colours(list(places.values()))
-        markers = style.model_markers(list(places.values()))
-        looks = {owner: (colours[place], markers[place]) for owner, place in places.items()}
+        places = list(map(str, range(len(looks))))
+        looks = dict(zip(looks, style.model_looks(places).values(), strict=True))
     return {key: looks[owner] for key, owner in owners.items()}
 
 

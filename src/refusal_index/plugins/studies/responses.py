@@ -39,7 +39,6 @@ UNKNOWN = "not known"
 """Verdicts on the refusal rate relative to the optimal one, by the interval of the difference."""
 
 _NAMED = re.compile(r"t(\d{1,2})")
-_PANELS_A_ROW = 3
 _OWN = style.INK
 _BEST = style.MODEL_COLOURS[1]
 
@@ -200,7 +199,7 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     """Plot the actual and the optimal refusal rate against the targets, and below them the points earned."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
+    columns = min(keys.height, style.PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
     shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
     axes = style.subplots(figure, style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands, 2 * bands, columns, **shared)

@@ -423,15 +423,13 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
     column = max(1.15, 0.14 * len(models))
     axes = style.subplots(figure, max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shifts = style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
         x = datasets.index(row["dataset"]) + shifts[row["model"]]
-        colour_and_marker = (colours[row["model"]], markers[row["model"]])
-        style.mark(axes, x, row["estimate"], *colour_and_marker, ys=style.ends(row), size=4.5)
+        style.mark(axes, x, row["estimate"], *looks[row["model"]], ys=style.ends(row), size=4.5)
         within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
-        style.mark(axes, x + 0.05, row["within_source"], *colour_and_marker, **within)
+        style.mark(axes, x + 0.05, row["within_source"], *looks[row["model"]], **within)
     published = frame.filter(statistic=PUBLISHED)
     for row in published.iter_rows(named=True):
         style.mark(axes, datasets.index(row["dataset"]) + 0.4, row["estimate"], style.LIGHT, "_", size=6)

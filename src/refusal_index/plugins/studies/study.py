@@ -186,8 +186,8 @@ class StudySpec:
         caption = result.caption or study_text(self.name, **values)
         table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
         notes = (*result.notes, *(_two_prompts_notes(runs, analysis) if self.name in OF_COMBINED else ()))
-        named = replace(result, name=self.name, title=self.title, notes=notes)
-        return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
+        texts: dict[str, Any] = {"title": self.title, "caption": caption, "table_caption": table_caption}
+        return with_missing(replace(result, name=self.name, notes=notes, **texts), runs)
 
 
 OF_COMBINED = (
@@ -246,10 +246,14 @@ def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
         if shown and unscored:
             notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {n_asked:,}.")
     warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(gaps)}.{BIASED}" if gaps else ""
-    caption = f"{study.caption} {warning}".rstrip()
-    table_caption = f"{study.table_caption} {warning}".rstrip()
-    named = replace(study, caption=caption, table_caption=table_caption)
-    return replace(named, notes=tuple(notes), incomplete=incomplete, warning=warning)
+    return replace(
+        study,
+        caption=f"{study.caption} {warning}".rstrip(),
+        table_caption=f"{study.table_caption} {warning}".rstrip(),
+        notes=tuple(notes),
+        incomplete=incomplete,
+        warning=warning,
+    )
 
 
 def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
