@@ -363,10 +363,12 @@ def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
-    axes = style.subplots(figure, style.WIDTH * 1.25, 4.6, 2, 3, sharey=True)
+    figure.set_size_inches(style.WIDTH * 1.25, 4.6)
+    titles = [METRICS[name].label for name in inputs.COMPARED]
+    panels = style.panel_grid(figure, titles, 3, ("", "AUROC of P(Answering)"), size=8.5, sharey=True)
     models = frame["model"].unique(maintain_order=True).to_list()
     looks = style.model_looks(models)
-    for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
+    for panel, name in zip(panels, inputs.COMPARED, strict=True):
         rows = frame.filter(metric=name)
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
@@ -374,10 +376,7 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
             spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
             style.mark(panel, row["value"], row["auroc"], *looks[row["model"]], face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
-        panel.set_title(METRICS[name].label)
         style.few_ticks(panel.xaxis, 5)
-    for panel in axes[:, 0]:
-        panel.set_ylabel("AUROC of P(Answering)")
     style.outside_legend(figure, style.model_handles(models))
 
 

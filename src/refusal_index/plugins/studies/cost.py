@@ -153,11 +153,19 @@ def _run_rows(run: RunResults) -> Iterator[dict[str, Any]]:
         questions = first.height
         measured = usage.get(variant)
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
-        row = {"model": run.label, "dataset": run.dataset, "variant": variant or inputs.ALL, "questions": questions}
-        row |= {"draws": outcomes["draw"].n_unique(), "first_answers": outcomes.height}
-        row |= {"forced_answers": outcomes["forced_grade"].count(), "two_pass_answers": two_passes}
-        row |= {"full_two_pass_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
-        yield row | ({**_usage(measured), "unpriced_tokens": measured.unpriced_tokens} if measured else {})
+        yield {
+            "model": run.label,
+            "dataset": run.dataset,
+            "variant": variant or inputs.ALL,
+            "questions": questions,
+            "draws": outcomes["draw"].n_unique(),
+            "first_answers": outcomes.height,
+            "forced_answers": outcomes["forced_grade"].count(),
+            "two_pass_answers": two_passes,
+            "full_two_pass_answers": 2 * questions,
+            "sampling_answers": SAMPLES * questions,
+            **({**_usage(measured), "unpriced_tokens": measured.unpriced_tokens} if measured else {}),
+        }
 
 
 MODEL = "the model"

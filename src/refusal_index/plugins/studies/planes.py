@@ -41,8 +41,12 @@ def point_rows(run: RunResults, options: StudyOptions, panel: str | None = None)
         correct = scores.metrics["correct_rate"]
         if refused.estimate is not None:
             labels = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
-            ends = {"refusal_low": refused.low, "refusal_high": refused.high}
-            ends |= {"correct_low": correct.low, "correct_high": correct.high}
+            ends = {
+                "refusal_low": refused.low,
+                "refusal_high": refused.high,
+                "correct_low": correct.low,
+                "correct_high": correct.high,
+            }
             yield {**labels, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
 
 
@@ -175,38 +179,37 @@ def _around(points: pl.DataFrame, name: str) -> tuple[float, float]:
 
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric, with the same points in each."""
-    panels = style.subplots(figure, style.WIDTH, 4.6, 2, 2, sharex=True, sharey=True)
+    figure.set_size_inches(style.WIDTH, 4.6)
+    metrics = (INDEX, *SCORES)
+    titles = [METRICS[metric].label for metric in metrics]
+    # A single label for the whole figure would overlap the legend.
+    labels = "Refusal rate", "Correct answer rate"
+    panels = style.panel_grid(figure, titles, 2, labels, size=8.5, sharex=True, sharey=True)
     xlim, ylim = view_of(frame)
-    panels[0, 0].set(xlim=xlim, ylim=ylim)
+    panels[0].set(xlim=xlim, ylim=ylim)
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
     looks = style.model_looks(models)
     shown = frame.filter(pl.col("kind") != "contour")
     obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
     for score in SCORES:
         obstacles[score] = drawn_positions(shown.filter(pl.col("kind") != "curve"))
-    for axes, panel in zip(panels.flat, (INDEX, *SCORES), strict=True):
-        contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
-        draw_contours(axes, contours, obstacles[panel])
+    for axes, metric in zip(panels, metrics, strict=True):
+        contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == metric))
+        draw_contours(axes, contours, obstacles[metric])
         for row in frame.filter(kind="context").iter_rows(named=True):
             mark_point(axes, row, style.PALE, size=3)
         for row in frame.filter(kind="point").iter_rows(named=True):
             mark_point(axes, row, *looks[row["model"]])
-        axes.set_title(METRICS[panel].label)
         levels = [style.short_number(level) for level in contours["level"].unique().sort()]
         axes.set_title(f"grey at {', '.join(levels)}" * bool(levels), loc="right", fontsize=6.5, fontweight="normal")
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
-        draw_curve(panels[0, 0], curve, looks[str(model)][0])
-    # A single label for the whole figure would overlap the legend.
-    for axes in panels[1]:
-        axes.set_xlabel("Refusal rate")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("Correct answer rate")
+        draw_curve(panels[0], curve, looks[str(model)][0])
     # The names of models include their index.
     indices = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
-    labels = style.short_names(models, 32)
-    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in indices.items()}
-    handles = [*style.model_handles(models, labels), style.handle("equal score", style.PALE, line="-")]
+    names = style.short_names(models, 32)
+    names |= {model: f"{names[model]}, RI {number(level, 2)}" for model, level in indices.items()}
+    handles = [*style.model_handles(models, names), style.handle("equal score", style.PALE, line="-")]
     if frame["kind"].eq("context").any():
         handles.append(style.handle("the paper's models", style.PALE, "o", markersize=3))
     style.outside_legend(figure, handles)
@@ -264,8 +267,7 @@ def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     chosen, notes = inputs.of_one_dataset(runs)
     rows: list[dict[str, Any]] = []
     for run in chosen:
-        rows += point_rows(run, options, run.label)
-        rows += curve_rows(run, options, run.label)
+        rows += (*point_rows(run, options, run.label), *curve_rows(run, options, run.label))
         rows += index_contour_rows(run, options, run.label, run.label, LEVELS)
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA)
     if not frame["kind"].eq("point").any():
@@ -285,13 +287,11 @@ def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
     levels = dict(frame.filter(kind="curve").select("panel", "level").iter_rows())
     indices = {model: number(level, 2) for model, level in levels.items()}
     titles = [f"{names[model]}\nRI {indices[model]}" if model in indices else names[model] for model in models]
-    panels = style.panel_grid(figure, titles, columns, ("Refusal rate", ""), sharex=True)
+    panels = style.panel_grid(figure, titles, columns, ("Refusal rate", "Correct answer rate"), sharex=True)
     variants = frame.filter(kind="point")["variant"].unique(maintain_order=True).to_list()
     for axes, model in zip(panels, models, strict=True):
         axes.title.set_fontsize(7)
         _draw_panel(axes, frame.filter(pl.col("panel") == model), variants)
-    for axes in panels[::columns]:
-        axes.set_ylabel("Correct answer rate")
     looks = style.variant_looks(variants)
     style.outside_legend(figure, [style.handle(style.safe_text(name, 24), *look) for name, look in looks.items()])
 

@@ -172,15 +172,22 @@ def _block_notes(name: str, block: CompleteBlock, cells: Cells, models: Sequence
     others = [model for model in models if model not in block.models]
     if not settings and not others:
         return
-    values = {"models": len(block.models), "settings": len(block.settings), "is_largest": block.is_largest}
-    values |= {"all_models": len(models), "all_settings": len(cells), "every_dataset": name == EVERY_DATASET}
+    values = {
+        "models": len(block.models),
+        "settings": len(block.settings),
+        "is_largest": block.is_largest,
+        "all_models": len(models),
+        "all_settings": len(cells),
+        "every_dataset": name == EVERY_DATASET,
+    }
     yield study_text("ranking_stability", "block", **values)
-    problems = {setting: _why_left_out(cells[setting], block.models) for setting in settings}
-    for problem, names in _grouped(problems).items():
-        yield study_text("ranking_stability", "left_out", kind="setting", names=names, problem=problem)
-    problems = {model: _why_model_is_left_out(model, cells, block.settings) for model in others}
-    for problem, names in _grouped(problems).items():
-        yield study_text("ranking_stability", "left_out", kind="model", names=names, problem=problem)
+    problems = {
+        "setting": {setting: _why_left_out(cells[setting], block.models) for setting in settings},
+        "model": {model: _why_model_is_left_out(model, cells, block.settings) for model in others},
+    }
+    for kind, of_kind in problems.items():
+        for problem, names in _grouped(of_kind).items():
+            yield study_text("ranking_stability", "left_out", kind=kind, names=names, problem=problem)
 
 
 def _grouped(problems: Mapping[str, str]) -> dict[str, list[str]]:
@@ -426,8 +433,13 @@ def _ranked(
         low, high = pair.simultaneous_interval
         labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
         is_drawn = len(pairs) <= max_pairs or best in (pair.first, pair.second)
-        numbers = {"estimate": pair.estimate, "low": low, "high": high}
-        numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
+        numbers = {
+            "estimate": pair.estimate,
+            "low": low,
+            "high": high,
+            "pvalue": pair.pvalue,
+            "pvalue_max_t": pair.pvalue_max_t,
+        }
         rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
     return [{**common, **row} for row in rows], tuple(notes)
 

@@ -188,8 +188,8 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
         printed_row = {
             "model": row["model"],
             **({"dataset": inputs.dataset_name(row["dataset"])} if has_several else {}),
+            **{heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()},
         }
-        printed_row |= {heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()}
         for cut in scores.iter_rows(named=True):
             printed_row[f"{label(cut['method'])}: best"] = number(cut["best_utility"], 2)
         rows.append(printed_row)
@@ -334,9 +334,13 @@ def _thinking_rows(less: RunResults, more: RunResults, options: StudyOptions) ->
     question_ids = [
         {question_id for rows in run.tables.values() for question_id in rows["question_id"]} for run in pair
     ]
-    names = {"model": inputs.model_name(more), "other_model": inputs.model_name(less)}
-    where: dict[str, Any] = {**names, "dataset": inputs.dataset_name(more.dataset)}
-    where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
+    where: dict[str, Any] = {
+        "model": inputs.model_name(more),
+        "other_model": inputs.model_name(less),
+        "dataset": inputs.dataset_name(more.dataset),
+        "less": thinking_of(less)[2],
+        "more": thinking_of(more)[2],
+    }
     for metric in inputs.COMPARED:
         if metric == INDEX:
             first, second = (inputs.run_index(run, options).index.estimate for run in pair)

@@ -310,16 +310,21 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     rows = []
     for run in chosen:
         overall = inputs.run_index(run, options)
-        labels: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
-        labels |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
+        labels: dict[str, Any] = {
+            "statistic": INDEX,
+            "model": run.model or run.label,
+            "dataset": inputs.dataset_name(run.dataset),
+            "truth": truth_of(run.dataset_id),
+            "variants": overall.variants,
+        }
         rows.append({**labels, **overall.index.to_document(), **_within_source(run, options)})
     names = [(row["model"], row["dataset"]) for row in rows]
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
     published = pl.DataFrame(list(_published_rows(chosen, options)), schema=HALLUCINATION_SCHEMA)
     frame = pl.concat([frame, published])
-    notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
-    notes += _block_notes(frame)
+    left_out = inputs.left_out("Left out, since their model has another run on the same dataset", repeated)
+    notes = [*left_out, *_block_notes(frame)]
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
     }
@@ -332,20 +337,22 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
         if CEILING in by_statistic:
             notes.append(study_text("hallucination_table", "ceiling", **by_statistic[CEILING]))
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
-        difference = with_interval(row["estimate"], *style.ends(row))
-        has_interval = row["low"] is not None
         values = {
-            "difference": difference,
+            "difference": with_interval(row["estimate"], *style.ends(row)),
             "models": row["models"],
-            "has_interval": has_interval,
+            "has_interval": row["low"] is not None,
             "fewest": MIN_MODELS,
         }
         notes.append(study_text("hallucination_table", "contrast", **values))
     # Headings for the two kinds of datasets, if both are there.
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
-    values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
-    values |= {"averages": AVERAGE in frame["statistic"], "paper": published.height > 0}
+    values = {
+        "contrast": CONTRAST in frame["statistic"],
+        "mixed": frame["within_source"].is_not_null().any(),
+        "averages": AVERAGE in frame["statistic"],
+        "paper": published.height > 0,
+    }
     return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
 
 
