@@ -108,15 +108,13 @@ def confidence(
     - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
       states p-ik reads; for a run over HTTP. [default: the run's model]
     """
+    names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
     if penalty is not None or max_error is not None or save is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
-        named = (
-            None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
-        )
-        chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
+        chosen = (None if method == "all" else names, variants, penalty, max_error, confidence_level, seed, prompts)
         _choose_threshold(run, chosen, (cluster, weight), out, save, as_json=json, full=full)
         return
     if add is not None or out is not None or column or name is not None:
@@ -140,7 +138,6 @@ def confidence(
     if list_:
         console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group, weights=weights)))
         return
-    names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
     options: dict[str, Any] = {
         "prompts": prompts,
         "model": model,

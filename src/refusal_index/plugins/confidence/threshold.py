@@ -30,7 +30,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.saving import write_rule
+from refusal_index.plugins.confidence.rule import write_rule
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
@@ -227,6 +227,7 @@ class Threshold(Printable):
         scale = {"level": self.options.interval_level, "price": self.options.price}
         is_trained = self.answers.is_trained
         on_half = self.answers.is_trained_on_half
+        is_adapted = bool(self.candidates) or self.answers.calibration is not None
         trained = {**self._named, "bounded": bounded, "reason": self.answers.not_trained}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
         adapted = {**self._named, "chosen": bool(self.candidates)}
@@ -241,7 +242,7 @@ class Threshold(Printable):
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
-            *([Statement("judged_where_chosen", "serious", adapted)] if self._judges_where_chosen else []),
+            *([Statement("judged_where_chosen", "serious", adapted)] if is_adapted and bounded and self.rule else []),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
@@ -253,12 +254,6 @@ class Threshold(Printable):
 
     def _repr_html_(self) -> str:
         return to_html(threshold_blocks(self))
-
-    @property
-    def _judges_where_chosen(self) -> bool:
-        """Whether the half that evaluates the cut has chosen the method, or calibrated its scores."""
-        is_adapted = bool(self.candidates) or self.answers.calibration is not None
-        return is_adapted and self.options.max_error is not None and self.selected.cut is not None
 
     @property
     def _unscored_unanswerable(self) -> dict[str, int]:
@@ -304,8 +299,12 @@ class Threshold(Printable):
         return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
 
     def _bound(self, bound: stats.RiskThreshold) -> Statement:
-        values = {**self._named, "level": self.options.bound_level, "max_error": bound.max_error}
-        values |= {"chosen": bool(self.candidates)}
+        values = {
+            **self._named,
+            "level": self.options.bound_level,
+            "max_error": bound.max_error,
+            "chosen": bool(self.candidates),
+        }
         if bound.cut is not None:
             return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].error_rate})
         if bound.reason == "too_few_questions":
