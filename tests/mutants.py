@@ -4202,8 +4202,8 @@ MUTANTS = (
     Mutant(
         "refused unanswerable questions are errors of answering everything",
         "Threshold._unscored_unanswerable",
-        '["wrong"].sum() + added.height',
-        '["wrong"].sum()',
+        '["wrong"].sum()) + added.height',
+        '["wrong"].sum())',
         "runs/test_function_confidence.py",
     ),
     Mutant(

@@ -266,7 +266,7 @@ class Threshold(Printable):
         unscored = refused.join(self.answers.usable, on="question_id", how="anti")
         is_on_other_half = pl.col("question_id").is_in(list(self.halves.second))
         scored, added = (rows.filter(is_on_other_half) for rows in (self.answers.usable, unscored))
-        wrong = scored["wrong"].sum() + added.height
+        wrong = int(scored["wrong"].sum()) + added.height
         return {"questions": unscored.height, "wrong": wrong, "answered": scored.height + added.height}
 
     def _selection(self) -> Statement:

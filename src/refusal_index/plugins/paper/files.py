@@ -60,7 +60,8 @@ def write_files(paper: Path, out: Path) -> Iterator[str]:
         If the source cannot be used, or the folder cannot be written or holds one of the files already.
     """
     made = paper_prompts(read_source(paper))
-    files = {out / "paper-prompts.toml": prompts_toml(made), out / "paper-grader.toml": grader_toml(made)}
+    grader_text = f"{GRADER_COMMENT.strip()}\n\ngold = {toml_text(made.grader.gold)}\n"
+    files = {out / "paper-prompts.toml": prompts_toml(made), out / "paper-grader.toml": grader_text}
     for path in files:
         if path.exists():
             raise PaperError(f"{path} already exists; choose another folder, or remove it")
@@ -111,11 +112,6 @@ def prompts_toml(made: PaperPrompts) -> str:
         table = f"[[examples]]{origin}"
         lines += ["", table, f"question = {toml_text(example.question)}", f"answer = {toml_text(example.answer)}"]
     return "\n".join([*lines, ""])
-
-
-def grader_toml(made: PaperPrompts) -> str:
-    """Return the grader's prompt as TOML."""
-    return f"{GRADER_COMMENT.strip()}\n\ngold = {toml_text(made.grader.gold)}\n"
 
 
 def _variant_lines(variant: Variant) -> Iterator[str]:

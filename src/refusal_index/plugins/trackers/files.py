@@ -238,9 +238,12 @@ def _result_id(row: Document) -> str:
 
 
 def _score_details(run: RunResults, row: Document) -> Document:
-    details = {"variant": row["variant"], "status": row["status"]}
-    details |= {"reason": row["reason"]} if row["reason"] else {}
-    details |= {"incomplete": row["lacks"]} if row["lacks"] else {}
+    details = {
+        "variant": row["variant"],
+        "status": row["status"],
+        **({"reason": row["reason"]} if row["reason"] else {}),
+        **({"incomplete": row["lacks"]} if row["lacks"] else {}),
+    }
     uncertainty: Document = {} if row["n"] is None else {"num_samples": row["n"]}
     if row["low"] is not None and row["high"] is not None:
         interval = {"lower": row["low"], "upper": row["high"], "confidence_level": run.document["confidence_level"]}
