@@ -33,8 +33,7 @@ from refusal_index.data.tables import Row, Source, present_columns, resolve_colu
 from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.plugins.inspect.client import STOP_REASONS
-from refusal_index.plugins.inspect.grades import grade_in, grade_of_flags
-from refusal_index.plugins.inspect.outcomes import OUTCOME
+from refusal_index.plugins.inspect.outcomes import OUTCOME, grade_in, grade_of_flags
 from refusal_index.protocol import StopReason
 
 CUT = {StopReason.LENGTH: "first_truncated", StopReason.CONTENT_FILTER: "first_content_filter"}

@@ -30,10 +30,19 @@ from refusal_index.findings.draws import joined_p_answering, p_answering, usable
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
-from refusal_index.plugins.studies.first_passes import asked_of, is_first_pass_alone, without_first_passes
-from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
-from refusal_index.plugins.studies.stability import reliability
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.plugins.studies.regression import SIZE, model_rows, paper_model_rows
+from refusal_index.plugins.studies.stability import MIN_POINTS, reliability
+from refusal_index.plugins.studies.study import (
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    asked_of,
+    is_first_pass_alone,
+    schema,
+    study,
+    study_text,
+    without_first_passes,
+)
 from refusal_index.render.format import UNDEFINED, abridged, number, pvalue
 from refusal_index.stats import Estimate, auroc
 from refusal_index.stats.arguments import FloatArray
@@ -86,9 +95,10 @@ def points_of(
     """
     draws = _most_draws(every)
     points = []
-    single = []
-    undefined = []
-    differing = []
+    single = "no question was drawn twice"
+    undefined = "the AUROC is undefined"
+    differing = "the first pass that was sampled has other settings than the run of both passes"
+    left_out: dict[str, list[str]] = {single: [], undefined: [], differing: []}
     elsewhere: dict[str, list[str]] = {"elsewhere": [], "joined": []}
     for run in runs:
         matrix = outcome_matrix(list(run.tables.values()))
@@ -98,16 +108,16 @@ def points_of(
             shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
             key = (*asked_of(run), variant)
             if key not in draws:
-                single.append(shown)
+                left_out[single].append(shown)
                 continue
             samples = draws[key]
             if samples.matrix is None and (names := _different_settings(samples.run, run)):
-                differing.append(f"{shown} ({', '.join(names)})")
+                left_out[differing].append(f"{shown} ({', '.join(names)})")
                 continue
             scored = _scored(samples, run)
             area = auroc(scored.score, scored.right)
             if area.estimate is None:
-                undefined.append(f"{shown} ({area.reason})")
+                left_out[undefined].append(f"{shown} ({area.reason})")
                 continue
             if samples.run is not run:
                 elsewhere["joined" if samples.matrix is None else "elsewhere"].append(shown)
@@ -129,15 +139,7 @@ def points_of(
             }
             errors[AREA] = _by_question(run, scored.question_ids, auroc_influence(scored.score, scored.right))
             points.append(Point(row, scores.metrics, errors))
-    notes = [
-        *inputs.left_out(f"{len(single):,} left out, since no question was drawn twice", single),
-        *inputs.left_out(f"{len(undefined):,} left out, since the AUROC is undefined", undefined),
-        *inputs.left_out(
-            f"{len(differing):,} left out, since the first pass that was sampled has other settings than the run of "
-            "both passes",
-            differing,
-        ),
-    ]
+    notes = [*inputs.left_out_since(left_out)]
     for name, shown_points in elsewhere.items():
         if shown_points:
             values = {"count": f"{len(shown_points):,}", "of": f"{len(points):,}", "points": abridged(shown_points)}
@@ -195,10 +197,8 @@ def _by_question(run: RunResults, ids: Sequence[str], influence: FloatArray) -> 
     return {(run.dataset, question_id): float(value) for question_id, value in zip(ids, influence, strict=True)}
 
 
-MIN_POINTS = 3
 MIN_MODELS = 4
 FEW_DRAWS = 10
-ROUNDING = 1e-12
 
 
 @study
@@ -327,7 +327,7 @@ def correlation(
         low = None
         high = None
         # Rounding can make a perfect correlation slightly less than 1.
-        if basis and abs(r) <= 1 - ROUNDING:
+        if basis and abs(r) <= 1 - precision.ROUNDING:
             n = n_models if basis == "models" else x.size
             reach = normal_quantile(analysis.confidence_level) / math.sqrt(n - 3)
             reach *= math.sqrt(1 + r**2 / 2) if name == "spearman" else 1
@@ -394,7 +394,6 @@ def _correlation_text(row: dict[str, Any]) -> str:
 
 MIN_EXPLAINED = 4
 SHUFFLES = 9_999
-SIZE = "parameters_billion"
 PREDICTORS = {
     "family": "Family",
     SIZE: "Size (logarithm)",
@@ -517,7 +516,7 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
         # The mean over all permutations is known exactly.
         "shuffled": expected,
         "shuffled_high": float(np.quantile(random, 0.95)),
-        "pvalue": (1 + int(np.count_nonzero(random >= share - ROUNDING))) / (1 + SHUFFLES),
+        "pvalue": (1 + int(np.count_nonzero(random >= share - precision.ROUNDING))) / (1 + SHUFFLES),
         "share_beyond_chance": (share - expected) / (1 - expected),
     }
 

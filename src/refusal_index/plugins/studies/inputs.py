@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -109,6 +109,12 @@ def of_one_dataset(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], 
 def left_out(reason: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return a note that names what was left out and why; none if nothing was."""
     return (f"{reason}: {abridged(names)}.",) if names else ()
+
+
+def left_out_since(names_by_reason: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on what was left out for each reason, which is a clause."""
+    for reason, names in names_by_reason.items():
+        yield from left_out(f"{len(names):,} left out, since {reason}", names)
 
 
 def dataset_name(dataset: str | None) -> str:
@@ -207,15 +213,11 @@ def defined_tables(
             table = table_of(run, variant)
             result = refusal_index(table)
             if result.status == "undefined":
-                undefined.setdefault(result.reason or "", []).append(f"{name}, {variant or ALL}")
+                reason = f"RI is undefined ({reason_text(result.reason)})"
+                undefined.setdefault(reason, []).append(f"{name}, {variant or ALL}")
             else:
                 tables.append(DefinedTable(run, name, variant, table))
-    notes = [
-        note
-        for reason, names in undefined.items()
-        for note in left_out(f"{len(names):,} left out, since RI is undefined ({reason_text(reason)})", names)
-    ]
-    return tables, (*left_out_runs, *notes)
+    return tables, (*left_out_runs, *left_out_since(undefined))
 
 
 def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:

@@ -283,8 +283,7 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
             problems.setdefault(problem, []).append(f"{name}, {variant or inputs.ALL}")
         else:
             sources.append(source)
-    for problem, names in problems.items():
-        notes = (*notes, *inputs.left_out(f"{len(names):,} left out, since {problem}", names))
+    notes = (*notes, *inputs.left_out_since(problems))
     if not sources:
         raise NotPossibleError(notes=notes)
     rows: list[dict[str, Any]] = []

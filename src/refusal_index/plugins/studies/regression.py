@@ -20,12 +20,9 @@ from refusal_index.data.published import paper_rows
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
-from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
+from refusal_index.plugins.studies.stability import MIN_POINTS, DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import MARK, NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
-
-MIN_POINTS = 3
-"""Minimum number of points: two always lie on a line."""
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
@@ -378,8 +375,6 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 _STATISTICS = {"spearman": "Rank correlation", "r_squared": "R squared", "r_squared_ceiling": "Ceiling of R squared"}
-DIGITS = 2
-"""Decimals of the printed tables, as in the paper."""
 
 
 def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
@@ -394,7 +389,7 @@ def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
             first = of_model.row(0, named=True)
             row = {**heading, "Model": model, "Family": first["family"], "RI": _index_cell(first)}
             for rate in of_model.iter_rows(named=True):
-                cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=DIGITS)
+                cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=style.DIGITS)
                 row[METRICS[rate["metric"]].label] = (
                     cell + {True: ", above", False: ", below", None: ""}[rate["above_line"]]
                 )
@@ -413,7 +408,7 @@ def _heading(source: object) -> str:
 
 
 def _index_cell(row: Mapping[str, Any]) -> str:
-    return with_interval(row["refusal_index"], row["low"], row["high"], digits=DIGITS)
+    return with_interval(row["refusal_index"], row["low"], row["high"], digits=style.DIGITS)
 
 
 def _runs_first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -527,7 +522,7 @@ PRINTED_SIZE: Mapping[str, str | style.Cell] = {
     "Family": "family",
     "Parameters": lambda row: size_text(row[SIZE]),
     "RI": _index_cell,
-    "Line": style.fixed("fitted", DIGITS),
+    "Line": style.fixed("fitted", style.DIGITS),
 }
 
 

@@ -149,16 +149,12 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         if differ:
             row["Prompts"] = str(first[PROMPTS]) if is_run else UNDEFINED
         for cell in part.iter_rows(named=True):
-            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
+            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], style.DIGITS)
             is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
             # follows a value over fewer prompts than the run has
             row[METRICS[cell["metric"]].label] = text + (" *" if is_fewer else "")
         rows.append(row)
     return pl.concat(pl.DataFrame(rows).partition_by(style.BLOCK, maintain_order=True))
-
-
-DIGITS = 2
-"""Decimals of the printed tables, as in the paper."""
 
 
 def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -482,10 +478,10 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
-        text = with_interval(row["estimate"], *style.ends(row), row["reason"], DIGITS)
+        text = with_interval(row["estimate"], *style.ends(row), row["reason"], style.DIGITS)
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
-        texts.append(f"{text} ({number(within, DIGITS)})" if has_both else text)
+        texts.append(f"{text} ({number(within, style.DIGITS)})" if has_both else text)
     # Models keep their order, with the averages below them.
     averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]

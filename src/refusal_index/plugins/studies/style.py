@@ -538,6 +538,9 @@ def _clear_part(line: FloatArray, obstacles: FloatArray, margin: float) -> NDArr
     return max((part for part in parts if is_clear[part].all()), key=len, default=np.arange(0))
 
 
+DIGITS = 2
+"""Decimals of the printed tables that follow the paper's."""
+
 Cell = Callable[[Mapping[str, Any]], Any]
 
 
