@@ -32,8 +32,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.confidence import plan, scores
 from refusal_index.plugins.confidence.scores import confidence_scores
-from refusal_index.plugins.trackers.results import ExportError
-from refusal_index.plugins.trackers.tracker import export_runs
+from refusal_index.plugins.trackers.tracker import ExportError, export_runs
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.api import evaluate
 from refusal_index.runs.engines import check_engines_own, check_limits, check_sends, note_on, prices_as_sent

@@ -13,10 +13,11 @@ import pytest
 mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
 pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
 
-from refusal_index.plugins.trackers.results import TrackerError, read_exported  # noqa: E402
 from refusal_index.plugins.trackers.tracker import (  # noqa: E402
     Subject,
+    TrackerError,
     export_runs,
+    read_exported,
     tracker_class,
 )
 from refusal_index.render.summary import numbers  # noqa: E402

@@ -369,9 +369,8 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     index = stats.omniscience_index(table, confidence_level=level)
     for metric in (index, *curves.abstention_metrics(table, confidence_level=level)):
         yield {"part": "metric", "name": metric.name, **metric.to_document()}
-    gap = curves.remaining_gap(table)
-    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.analysis.seed)).to_document()
-    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
+    gap = curves.remaining_gap(table, confidence_level=level, rng=options.analysis.seed)
+    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **gap.to_document()}
 
 
 def _observed(part: str, table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:

@@ -33,8 +33,7 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
-from refusal_index.plugins.studies.inputs import COMPARED
+from refusal_index.plugins.studies.inputs import COMPARED, CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
 

@@ -33,7 +33,7 @@ from refusal_index.findings.comparison import COMBINED
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
+from refusal_index.plugins.studies.inputs import CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray

@@ -21,7 +21,7 @@ from refusal_index.entry_points import package_version
 from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.run_results import RunResults, analysis_of
-from refusal_index.plugins.trackers.results import ExportError
+from refusal_index.plugins.trackers.tracker import ExportError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part
