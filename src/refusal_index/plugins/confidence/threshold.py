@@ -294,9 +294,15 @@ class Threshold(Printable):
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
     def _choice(self, chosen: stats.UtilityThreshold) -> Statement:
-        first, second = self.sizes
-        values = {"reason": chosen.reason, "penalty": chosen.penalty, "utility": chosen.utility}
-        return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
+        values = {
+            **self._named,
+            "reason": chosen.reason,
+            "penalty": chosen.penalty,
+            "utility": chosen.utility,
+            "first": self.sizes[0],
+            "second": self.sizes[1],
+        }
+        return Statement("utility_cut", "conclusion", values)
 
     def _bound(self, bound: stats.RiskThreshold) -> Statement:
         values = {
@@ -624,9 +630,13 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
         Table.from_rows(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)),
         "",
     )
-    values = {"questions": result.sizes[1], "price": result.options.price, "level": result.options.interval_level}
-    compared = any(point.difference is not None for point in result.points)
-    yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
+    values = {
+        "questions": result.sizes[1],
+        "price": result.options.price,
+        "level": result.options.interval_level,
+        "difference": any(point.difference is not None for point in result.points),
+    }
+    yield sentence(Statement("threshold_scale", "scope", values))
     yield "Add --full for all intervals and differences."
 
 

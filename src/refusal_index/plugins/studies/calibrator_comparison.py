@@ -288,18 +288,33 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
     }
     for bin_ in reliability_table(score, right, n_bins=N_BINS, confidence_level=level):
         if bin_.count:
-            point = {"x": bin_.mean_score, "y": bin_.outcome_rate}
-            ends = {"low": bin_.outcome_rate_low, "high": bin_.outcome_rate_high}
-            bin_columns = {"count": bin_.count, "bin_low": bin_.low, "bin_high": bin_.high}
-            yield {"part": "reliability", **point, **ends, **bin_columns, **summary}
+            yield {
+                "part": "reliability",
+                "x": bin_.mean_score,
+                "y": bin_.outcome_rate,
+                "low": bin_.outcome_rate_low,
+                "high": bin_.outcome_rate_high,
+                "count": bin_.count,
+                "bin_low": bin_.low,
+                "bin_high": bin_.high,
+                **summary,
+            }
     quantile = normal_quantile(level)
     n_right = int(right.sum())
     n_wrong = int((~right).sum())
     counts = zip(*(array.tolist() for array in roc_counts(score, right)), strict=True)
     for threshold, hits, count in ((None, 0, 0), *counts):
         low, high = wilson_interval(hits, n_right, quantile)
-        point = {"x": (count - hits) / n_wrong, "y": hits / n_right, "low": low, "high": high}
-        yield {"part": "roc", **point, "count": count, "threshold": threshold, **summary}
+        yield {
+            "part": "roc",
+            "x": (count - hits) / n_wrong,
+            "y": hits / n_right,
+            "low": low,
+            "high": high,
+            "count": count,
+            "threshold": threshold,
+            **summary,
+        }
 
 
 def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -314,8 +329,14 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
             indices[CORRECTED] = corrected
         for method, result in indices.items():
             index = Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
-            labels = {"part": "index", "method": method, "variant": variant or inputs.ALL, "questions": table.n}
-            yield {**labels, "y": index.pop("estimate"), **index}
+            yield {
+                "part": "index",
+                "method": method,
+                "variant": variant or inputs.ALL,
+                "questions": table.n,
+                "y": index.pop("estimate"),
+                **index,
+            }
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

@@ -121,18 +121,18 @@ def points_of(
                 continue
             if samples.run is not run:
                 elsewhere["joined" if samples.matrix is None else "elsewhere"].append(shown)
-            where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            decoding = samples.run.settings.get("decoding") or {}
-            sampled = {
-                "temperature": decoding.get("temperature"),
+            area_estimate = Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))
+            row = {
+                "model": model,
+                "dataset": run.dataset,
+                "variant": scores.variant,
+                "sparse": precision.is_sparse([scores.table]),
+                "temperature": (samples.run.settings.get("decoding") or {}).get("temperature"),
                 "draws": samples.draws,
                 "questions": scored.questions,
                 "drawn_in": samples.run.label,
+                **inputs.with_ends({AREA: area_estimate}),
             }
-            area_columns = inputs.with_ends(
-                {AREA: Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))}
-            )
-            row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
             errors = {
                 name: _by_question(run, matrix.question_ids, by_variant[index])
                 for name, by_variant in influences.items()
@@ -284,8 +284,14 @@ def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> I
     }
     for point in points:
         metric = point.metrics[name]
-        own_columns = {"metric": name, "value": metric.estimate, "low": metric.low, "high": metric.high}
-        yield {**own_columns, **point.row, **shared}
+        yield {
+            "metric": name,
+            "value": metric.estimate,
+            "low": metric.low,
+            "high": metric.high,
+            **point.row,
+            **shared,
+        }
 
 
 def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatArray]:
@@ -469,8 +475,14 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
             influence = errors.of_runs(rows["model"].to_list(), INDEX)
             covariance = np.asarray(influence @ influence.T)
         result = reliability(rows[INDEX].to_numpy(), covariance)
-        ceiling = {"ceiling": result.estimate, "ceiling_reason": result.reason}
-        yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
+        yield {
+            "source": source,
+            "predictor": predictor,
+            "models": rows.height,
+            **share,
+            "ceiling": result.estimate,
+            "ceiling_reason": result.reason,
+        }
 
 
 def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:

@@ -245,8 +245,12 @@ def _index_rows(run: RunResults) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return {"requests": usage.requests, **tokens, "cost_usd": usage.cost}
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost,
+    }
 
 
 def estimate_of(record: MethodRecord) -> str:

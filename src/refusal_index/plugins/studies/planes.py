@@ -40,14 +40,18 @@ def point_rows(run: RunResults, options: StudyOptions, panel: str | None = None)
         refused = scores.metrics["refusal_rate"]
         correct = scores.metrics["correct_rate"]
         if refused.estimate is not None:
-            labels = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
-            ends = {
+            yield {
+                "kind": "point",
+                "panel": panel,
+                "model": run.label,
+                "variant": scores.variant,
+                "refusal_rate": refused.estimate,
                 "refusal_low": refused.low,
                 "refusal_high": refused.high,
+                "correct_rate": correct.estimate,
                 "correct_low": correct.low,
                 "correct_high": correct.high,
             }
-            yield {**labels, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
 
 
 def curve_rows(run: RunResults, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
@@ -358,8 +362,15 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
     for refused, correct, *ends in points:
         low, high = stats.ConfidenceInterval(*ends).or_none()
-        rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
-        yield {"part": "curve", "status": curve.status, "reason": curve.reason, **rates}
+        yield {
+            "part": "curve",
+            "refusal_rate": refused,
+            "correct_rate": correct,
+            "correct_rate_low": low,
+            "correct_rate_high": high,
+            "status": curve.status,
+            "reason": curve.reason,
+        }
     yield _observed("today", table, options)
     for penalty in PENALTIES:
         yield _best(table, penalty, options)

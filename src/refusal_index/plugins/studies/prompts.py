@@ -72,13 +72,14 @@ def ratio_rows(
             undefined = np.full(squares.shape, np.nan)
             ratios = np.divide(_mean_square(resampled[INDEX]), squares, out=undefined, where=squares > 0)
             low, high = _basic(square, ratios, analysis)
-            ends = {
+            yield {
+                "model": RATIO,
+                "metric": name,
+                "p": inputs.PAPER_P if name == WEIGHTED else None,
                 "ratio": float(observed[INDEX].mean() / observed[name].mean()),
                 "ratio_low": low,
                 "ratio_high": high,
             }
-            p = inputs.PAPER_P if name == WEIGHTED else None
-            yield {"model": RATIO, "metric": name, "p": p, **ends}
 
 
 def _basic(square: float, draws: FloatArray, analysis: Analysis) -> tuple[float | None, float | None]:

@@ -420,26 +420,33 @@ def _ranked(
     places = {name: place for place, name in enumerate(whole)}
     for position, run in [*enumerate(ranked.ranking.runs, 1), *((None, run) for run in ranked.ranking.unranked)]:
         columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
-        labels = {"place": position, "run": places[names[run.row]], "model": names[run.row]}
-        rows.append({"part": "model", **labels, "drawn": True, **columns})
+        model = names[run.row]
+        rows.append(
+            {"part": "model", "place": position, "run": places[model], "model": model, "drawn": True, **columns}
+        )
     for name in whole:
         if name not in block.models:
-            labels = {"run": places[name], "model": name, "drawn": True, "letters": ""}
-            rows.append({"part": "model", **labels, **_why_unranked(results[name], block.settings)})
+            why = _why_unranked(results[name], block.settings)
+            rows.append({"part": "model", "run": places[name], "model": name, "drawn": True, "letters": "", **why})
     best = ranked.ranking.runs[0].row if ranked.ranking.runs else None
     pairs = ranked.ranking.pairs
     for pair in pairs:
         low, high = pair.simultaneous_interval
-        labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
-        is_drawn = len(pairs) <= max_pairs or best in (pair.first, pair.second)
-        numbers = {
-            "estimate": pair.estimate,
-            "low": low,
-            "high": high,
-            "pvalue": pair.pvalue,
-            "pvalue_max_t": pair.pvalue_max_t,
-        }
-        rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
+        rows.append(
+            {
+                "part": "difference",
+                "model": names[pair.first],
+                "other_model": names[pair.second],
+                "estimate": pair.estimate,
+                "low": low,
+                "high": high,
+                "letters": "",
+                "pvalue": pair.pvalue,
+                "pvalue_max_t": pair.pvalue_max_t,
+                "drawn": len(pairs) <= max_pairs or best in (pair.first, pair.second),
+                "status": "ok",
+            }
+        )
     return [{**common, **row} for row in rows], tuple(notes)
 
 

@@ -321,8 +321,14 @@ def model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tu
 def paper_model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
     for row in inputs.paper_context(runs, options).iter_rows(named=True):
-        index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
-        yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
+        yield {
+            **row,
+            "low": row["refusal_index_low"],
+            "high": row["refusal_index_high"],
+            "source": inputs.PAPER,
+            "mean_refusal_index": row["refusal_index"],
+            "sparse": False,
+        }
 
 
 AXIS_LABELS = {
@@ -419,8 +425,13 @@ def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[di
     """Yield a row for each of the paper's models and each run, and each rate that is defined."""
     for row in paper_model_rows(runs, options):
         for metric in RATES:
-            ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
-            yield {**row, "metric": metric, "value": row[metric], **ends}
+            yield {
+                **row,
+                "metric": metric,
+                "value": row[metric],
+                "value_low": row[f"{metric}_low"],
+                "value_high": row[f"{metric}_high"],
+            }
     for run, row in model_rows(runs, options):
         scores = inputs.variant_scores(run, options)
         resampled = precision.resampled_metrics(run, options) if len(scores) > 1 else {}

@@ -99,8 +99,12 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
     response = curves.response_to_penalty(
         refused, wrong, stated, scored, confidence_level=level, rng=options.analysis.seed
     )
-    fitted = {"rho": response.rho, "error_rate": response.error_rate}
-    where = {"model": inputs.model_name(run), "dataset": run.dataset, **fitted}
+    where = {
+        "model": inputs.model_name(run),
+        "dataset": run.dataset,
+        "rho": response.rho,
+        "error_rate": response.error_rate,
+    }
     for name, point in zip(names, response.points, strict=True):
         yield {
             **where,
@@ -118,8 +122,14 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
             **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
     moves = {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
-    outcome = {"status": response.move_excess.status, "reason": response.move_excess.reason}
-    yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(response.move_excess), **outcome}
+    yield {
+        **where,
+        "part": "move",
+        **inputs.with_ends(moves),
+        "verdict": verdict(response.move_excess),
+        "status": response.move_excess.status,
+        "reason": response.move_excess.reason,
+    }
 
 
 def _threshold_rows(run: RunResults) -> Iterator[dict[str, Any]]:

@@ -204,9 +204,16 @@ def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[d
     on_simpleqa = [run for run in runs if run.dataset_id == inputs.SIMPLEQA]
     for row in inputs.paper_context(on_simpleqa, options).iter_rows(named=True):
         for name in inputs.COMPARED:
-            numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-            labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
-            yield {**labels, "metric": name, **numbers, "status": "ok"}
+            yield {
+                "model": row["model"],
+                "dataset": inputs.SIMPLEQA,
+                "source": inputs.PAPER,
+                "metric": name,
+                "estimate": row[name],
+                "low": row[f"{name}_low"],
+                "high": row[f"{name}_high"],
+                "status": "ok",
+            }
 
 
 def _places(

@@ -450,8 +450,13 @@ class Counts:
         """Return the counts by name, including the cost if it is known."""
         cost = self._usage.cost(self._plan.prices)
         (input_tokens, output_tokens) = self._usage.tokens
-        usage = {"requests": self._usage.requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
-        counts = {**self._counts, **usage, "cost": cost}
+        counts = {
+            **self._counts,
+            "requests": self._usage.requests,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost": cost,
+        }
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
 
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:
