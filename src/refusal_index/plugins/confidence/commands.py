@@ -138,16 +138,18 @@ def confidence(
     if list_:
         console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group, weights=weights)))
         return
-    options: dict[str, Any] = {
-        "prompts": prompts,
-        "model": model,
-        "grader": grader,
-        "refusal": refusal,
-        "group": group,
-        "layer": layer,
-        "weights": weights,
-    }
-    plan = prepare_confidence(run, names, settings, **options)
+    plan = prepare_confidence(
+        run,
+        names,
+        settings,
+        prompts=prompts,
+        model=model,
+        grader=grader,
+        refusal=refusal,
+        group=group,
+        layer=layer,
+        weights=weights,
+    )
     requests = pending(plan)
     if dry_run:
         console.show(_pending(requests, prices_as_sent(plan.settings)))

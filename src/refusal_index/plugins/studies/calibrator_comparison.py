@@ -108,13 +108,17 @@ def _draw_bins(panel: Axes, bins: pl.DataFrame, look: scores.MethodLook, *, alon
     panel.plot(bins["x"], bins["y"], color=look.colour, linewidth=0.9, linestyle=look.line, zorder=2)
     if alone:
         panel.vlines(bins["x"], bins["low"], bins["high"], color=look.colour, linewidth=0.9, zorder=2)
-        mark: dict[str, Any] = {
-            "marker": look.marker,
-            "color": look.face or look.colour,
-            "edgecolors": look.colour,
-        }
         areas = 8 + 50 * bins["count"] / bins["questions"]
-        panel.scatter(bins["x"], bins["y"], s=areas, zorder=3, clip_on=False, **mark)
+        panel.scatter(
+            bins["x"],
+            bins["y"],
+            s=areas,
+            zorder=3,
+            clip_on=False,
+            marker=look.marker,
+            color=look.face or look.colour,
+            edgecolors=look.colour,
+        )
 
 
 def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
@@ -155,8 +159,9 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
     grid = 0.3 + 1.85 * rows
     numbers = 0.75 + band * len(models)
-    labels = "Score; wrong answers passed", "Share right; right passed"
-    above, below = style.stacked(figure, WIDTH, grid, numbers, *labels)
+    above, below = style.stacked(
+        figure, WIDTH, grid, numbers, "Score; wrong answers passed", "Share right; right passed"
+    )
     names = style.wrapped_names(models, 34)
     titles = [title for model in models for title in (names[model], "")]
     panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
@@ -218,8 +223,15 @@ def calibrator_comparison(runs: Sequence[RunResults], options: StudyOptions) -> 
         for method in scored.methods:
             area = auroc(method.score, method.right)
             if area.estimate is None:
-                values = {"name": scored.name, "method": label(method.method), "reason": area.reason}
-                notes.append(study_text("calibrator_comparison", "undefined", **values))
+                notes.append(
+                    study_text(
+                        "calibrator_comparison",
+                        "undefined",
+                        name=scored.name,
+                        method=label(method.method),
+                        reason=area.reason,
+                    )
+                )
                 continue
             labels = {"method": method.method, "variant": method.variant, "trained": method.is_trained}
             method_rows += ({**where, **labels, **row} for row in curve_rows(method.score, method.right, options))

@@ -142,8 +142,15 @@ def points_of(
     notes = [*inputs.left_out_since(left_out)]
     for name, shown_points in elsewhere.items():
         if shown_points:
-            values = {"count": f"{len(shown_points):,}", "of": f"{len(points):,}", "points": abridged(shown_points)}
-            notes.append(study_text("auroc_correlation", name, **values))
+            notes.append(
+                study_text(
+                    "auroc_correlation",
+                    name,
+                    count=f"{len(shown_points):,}",
+                    of=f"{len(points):,}",
+                    points=abridged(shown_points),
+                )
+            )
     return points, notes
 
 
@@ -249,8 +256,16 @@ def _alike(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         f"{row['model']}, {row['dataset']}, {row['variant']} ({_temperature_text(row['temperature'])})"
         for row in (point.row for point in points if point not in kept)
     ]
-    values = {"dataset": inputs.dataset_name(dataset), "temperature": _temperature_text(temperature)}
-    return kept, [study_text("auroc_correlation", "other", **values, count=len(shown), left_out=abridged(shown))]
+    return kept, [
+        study_text(
+            "auroc_correlation",
+            "other",
+            dataset=inputs.dataset_name(dataset),
+            temperature=_temperature_text(temperature),
+            count=len(shown),
+            left_out=abridged(shown),
+        )
+    ]
 
 
 def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -379,8 +394,16 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
             face = style.PAPER if row["sparse"] else None
-            spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
-            style.mark(panel, row["value"], row["auroc"], *looks[row["model"]], face=face, width=0.5, **spans)
+            style.mark(
+                panel,
+                row["value"],
+                row["auroc"],
+                *looks[row["model"]],
+                face=face,
+                width=0.5,
+                xs=style.ends(row),
+                ys=style.ends(row, "auroc"),
+            )
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         style.few_ticks(panel.xaxis, 5)
     style.outside_legend(figure, style.model_handles(models))
@@ -451,8 +474,14 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = part.sort("share_beyond_chance", descending=True).row(0, named=True)
-        texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * part.height)}
-        note = study_text("index_predictors", "best", **best, **texts, predictors=part.height)
+        note = study_text(
+            "index_predictors",
+            "best",
+            **best,
+            label=PREDICTORS[best["predictor"]],
+            adjusted=min(1.0, best["pvalue"] * part.height),
+            predictors=part.height,
+        )
         notes = (*notes, note)
     values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
     return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)

@@ -110,9 +110,16 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     is_many = frame.height > MAX_LINES
     lines = _of_runs(frame) if is_many else frame.filter(pl.col("variant") != TOTAL)
     measured = lines["requests"].is_not_null().any()
-    widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
-    size = style.WIDTH * 1.2, 1.1 + min(0.2, 9 / lines.height) * lines.height
-    panels = style.subplots(figure, *size, 1, 1 + measured, **widths)[0]
+    panels = style.subplots(
+        figure,
+        style.WIDTH * 1.2,
+        1.1 + min(0.2, 9 / lines.height) * lines.height,
+        1,
+        1 + measured,
+        sharey=True,
+        squeeze=False,
+        width_ratios=(3, 2)[: 1 + measured],
+    )[0]
     left = panels[0]
     right = panels[-1]
     for y, row in enumerate(lines.iter_rows(named=True)):
@@ -315,8 +322,9 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
             heads[index + len(heads)] = names[model]
         heights.append(index + len(heads))
     labels = [style.safe_text(_method_name(row), 30) for row in lines.iter_rows(named=True)]
-    size = style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1)
-    left, right = style.subplots(figure, *size, 1, 2, sharey=True, width_ratios=(3, 2))
+    left, right = style.subplots(
+        figure, style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1), 1, 2, sharey=True, width_ratios=(3, 2)
+    )
     for y, row in zip(heights, lines.iter_rows(named=True), strict=True):
         n = max(1, row["questions"])
         is_own = row["estimate_of"] == MODEL

@@ -381,8 +381,16 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     today = (table.answered_right - price * table.answered_wrong) / table.n
     end = {0.0: "answer_all", 1.0: "refuse_all"}.get(best)
     status: Status = "boundary" if end else result.status
-    values = {"refusal_rate": best, "utility_at_best": value, "utility_today": today}
-    return OperatingPoint(max(value - today, 0.0), status, result.reason or end, **values, penalty=price, table=table)
+    return OperatingPoint(
+        max(value - today, 0.0),
+        status,
+        result.reason or end,
+        refusal_rate=best,
+        utility_at_best=value,
+        utility_today=today,
+        penalty=price,
+        table=table,
+    )
 
 
 def _signed_root_regret(

@@ -121,8 +121,17 @@ def drawn_positions(shown: pl.DataFrame) -> list[tuple[float, float]]:
 
 def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:
     """Draw a point with the intervals of both rates."""
-    spans: dict[str, Any] = {"xs": style.ends(row, "refusal"), "ys": style.ends(row, "correct")}
-    style.mark(axes, row["refusal_rate"], row["correct_rate"], colour, marker, size=size, width=0.9, **spans)
+    style.mark(
+        axes,
+        row["refusal_rate"],
+        row["correct_rate"],
+        colour,
+        marker,
+        size=size,
+        width=0.9,
+        xs=style.ends(row, "refusal"),
+        ys=style.ends(row, "correct"),
+    )
 
 
 def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
@@ -456,8 +465,18 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
 
 
 def _mark_best(axes: Axes, x: float | None, y: float | None, penalty: float, xs: style.Ends | None = None) -> None:
-    mark_options: dict[str, Any] = {"face": style.PAPER, "size": 5, "width": 1, "zorder": 5}
-    style.mark(axes, x, y, _PENALTY_COLOURS[penalty], _PENALTY_MARKERS[penalty], xs=xs, **mark_options)
+    style.mark(
+        axes,
+        x,
+        y,
+        _PENALTY_COLOURS[penalty],
+        _PENALTY_MARKERS[penalty],
+        xs=xs,
+        face=style.PAPER,
+        size=5,
+        width=1,
+        zorder=5,
+    )
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:

@@ -409,8 +409,14 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
     missing = [METRICS[name].label for name in rows.filter(reason=NEAR_ZERO)["metric"].unique(maintain_order=True)]
     if missing:
-        place: dict[str, Any] = {"xycoords": "axes fraction", "va": "top", "fontsize": 6.5, "color": style.GREY}
-        axes.annotate(f"{', '.join(missing)} cannot be estimated", (0.02, 0.98), **place)
+        axes.annotate(
+            f"{', '.join(missing)} cannot be estimated",
+            (0.02, 0.98),
+            xycoords="axes fraction",
+            va="top",
+            fontsize=6.5,
+            color=style.GREY,
+        )
     for name in COMPARED:
         part = rows.filter(metric=name).drop_nulls("cv")
         colour = _COLOURS[name]

@@ -171,15 +171,16 @@ def _block_notes(name: str, block: CompleteBlock, cells: Cells, models: Sequence
     others = [model for model in models if model not in block.models]
     if not settings and not others:
         return
-    values = {
-        "models": len(block.models),
-        "settings": len(block.settings),
-        "is_largest": block.is_largest,
-        "all_models": len(models),
-        "all_settings": len(cells),
-        "every_dataset": name == EVERY_DATASET,
-    }
-    yield study_text("ranking_stability", "block", **values)
+    yield study_text(
+        "ranking_stability",
+        "block",
+        models=len(block.models),
+        settings=len(block.settings),
+        is_largest=block.is_largest,
+        all_models=len(models),
+        all_settings=len(cells),
+        every_dataset=name == EVERY_DATASET,
+    )
     problems = {
         "setting": {setting: _why_left_out(cells[setting], block.models) for setting in settings},
         "model": {model: _why_model_is_left_out(model, cells, block.settings) for model in others},
@@ -224,10 +225,11 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
     - `scores`: values by metric, shape (settings, models), including `correct_rate` and `refusal_rate`.
     - `seed`: seed of the random rankings.
     """
-    effects = scores["correct_rate"], scores["refusal_rate"]
     rows: list[dict[str, Any]] = []
     for (name, matrix), fit_over in itertools.product(scores.items(), FIT_OVER):
-        new_rows = stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)
+        new_rows = stability.ranking_stability(
+            matrix, scores["correct_rate"], scores["refusal_rate"], fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed
+        )
         # Without removed effects there is no regression.
         rows += ({"metric": name, **row} for row in new_rows if row["fit_over"] or fit_over == FIT_OVER[0])
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -307,8 +309,9 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw for each block a row of panels for W and one for winner entropy, with a column per removed effect."""
     blocks = _each_block(frame)
     rows = [(block, statistic) for block in blocks for statistic in _STATISTICS]
-    shape = len(rows), len(REMOVED_LABELS)
-    axes = style.subplots(figure, style.WIDTH * 1.25, 2.15 * len(rows), *shape, sharex=True, sharey=True)
+    axes = style.subplots(
+        figure, style.WIDTH * 1.25, 2.15 * len(rows), len(rows), len(REMOVED_LABELS), sharex=True, sharey=True
+    )
     names = frame["metric"].unique(maintain_order=True).to_list()
     for panels, (block, statistic) in zip(axes, rows, strict=True):
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
@@ -502,8 +505,9 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
     height = 0.8 + min(0.24, 8.0 / sum(heights)) * sum(heights) + 0.4 * len(parts)
-    ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [1.3, 1]}
-    axes = style.subplots(figure, style.WIDTH * 1.25, height, len(parts), 2, **ratios)
+    axes = style.subplots(
+        figure, style.WIDTH * 1.25, height, len(parts), 2, squeeze=False, height_ratios=heights, width_ratios=[1.3, 1]
+    )
     # In the order of the runs, so that a model has the same colour in all panels and figures.
     colours = style.model_colours([model for part in parts for model in part.filter(part="model").sort("run")["model"]])
     for (left, right), part in zip(axes, parts, strict=True):

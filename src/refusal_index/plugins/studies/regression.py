@@ -161,9 +161,15 @@ def regression_note(row: Mapping[str, Any], against: str, sparse: Sequence[str] 
     - `sparse`: the models that the regression leaves out.
     """
     side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
-    names = {"side": "the index" if side == "first" else "the other side", "why": why.replace("_", " ")}
     return study_text(
-        "shared", "regression", **row, **names, against=against, left_out=abridged(sparse), n_left_out=len(sparse)
+        "shared",
+        "regression",
+        **row,
+        side="the index" if side == "first" else "the other side",
+        why=why.replace("_", " "),
+        against=against,
+        left_out=abridged(sparse),
+        n_left_out=len(sparse),
     )
 
 
@@ -253,20 +259,26 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_col
         if line.height:
             axes.plot(line[x], line["fitted"], color=colour, linewidth=1.0, zorder=1)
         if line.height and line["points"][0] > MIN_POINTS:
-            band = (line["fitted_low"], line["fitted_high"])
-            axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
+            axes.fill_between(
+                line[x], line["fitted_low"], line["fitted_high"], color=colour, alpha=0.12, linewidth=0, zorder=0.5
+            )
     # Runs are drawn over the paper's models.
     for row in frame.sort(pl.col("source") == inputs.RUN, maintain_order=True).iter_rows(named=True):
         colour, marker = looks[row["source"], row["model"]]
         is_run = row["source"] == inputs.RUN
-        mark_options: dict[str, Any] = {
-            "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
-            "ys": style.ends(row),
-            "size": 5.0 if is_run else 4.0,
-            "face": style.PAPER if row["sparse"] else None,
-        }
         shown = colour if is_run else style.pale(colour)
-        style.mark(axes, row[x_column or x], row["refusal_index"], shown, marker, width=0.9, **mark_options)
+        style.mark(
+            axes,
+            row[x_column or x],
+            row["refusal_index"],
+            shown,
+            marker,
+            width=0.9,
+            xs=(row.get(f"{x}_low"), row.get(f"{x}_high")),
+            ys=style.ends(row),
+            size=5.0 if is_run else 4.0,
+            face=style.PAPER if row["sparse"] else None,
+        )
 
 
 def scatter_legend(figure: Figure, frame: pl.DataFrame, looks: Looks) -> None:

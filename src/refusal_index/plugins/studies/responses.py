@@ -211,8 +211,16 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, style.PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
-    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
-    axes = style.subplots(figure, style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands, 2 * bands, columns, **shared)
+    axes = style.subplots(
+        figure,
+        style.WIDTH * max(0.55, 0.36 * columns),
+        3.6 * bands,
+        2 * bands,
+        columns,
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+    )
     names = style.short_names(keys["model"].to_list(), 22)
     datasets = style.short_names(
         [inputs.dataset_name(dataset) for dataset in keys["dataset"].unique(maintain_order=True)], 22
@@ -270,9 +278,17 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, observed: str, best: str) -> No
     for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (observed, _OWN, "o", -0.012)):
         rows = stated.drop_nulls(name).with_columns(place=pl.col("target") + shift)
         axes.plot(rows["place"], rows[name], color=colour, linewidth=0.8, zorder=3)
-        mark_options: dict[str, Any] = {"face": _OWN if name == observed else style.PAPER, "width": 0.9}
         for row in rows.iter_rows(named=True):
-            style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **mark_options)
+            style.mark(
+                axes,
+                row["place"],
+                row[name],
+                colour,
+                marker,
+                ys=style.ends(row, name),
+                face=_OWN if name == observed else style.PAPER,
+                width=0.9,
+            )
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")

@@ -84,8 +84,14 @@ def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
     rows = with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0)
     for key, part in rows.group_by("metric", "variants", PROMPTS, maintain_order=True):
         metric, variants, prompts = key
-        values = {"metric": METRICS[str(metric)].label, "variants": variants, "prompts": prompts}
-        yield study_text("results_table", "fewer", **values, models=part["model"].to_list())
+        yield study_text(
+            "results_table",
+            "fewer",
+            metric=METRICS[str(metric)].label,
+            variants=variants,
+            prompts=prompts,
+            models=part["model"].to_list(),
+        )
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
@@ -103,8 +109,16 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
             y = heights[row["model"], row["variant"], row["source"]]
             is_combined = row["variant"] == COMBINED
             if row["estimate"] is None:
-                across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
-                axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
+                axes.text(
+                    0.5,
+                    y,
+                    "undefined",
+                    fontsize=6,
+                    color=style.GREY,
+                    transform=axes.get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                )
                 continue
             colour = (
                 style.PALE if row["source"] == inputs.PAPER else style.INK if is_combined else colours[row["variant"]]
@@ -125,10 +139,18 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
         short[model] if is_alone or variant is None else style.safe_text(variant, 28) for model, variant, _ in heights
     ]
     style.name_rows(panels, labels, 6.5, heights=list(heights.values()), pad=0.7)
-    text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, y in headings.items():
-        position: dict[str, Any] = {"xy": (0, y), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
-        first.annotate(names[heading], **position, fontsize=7.5, **text_options)
+        first.annotate(
+            names[heading],
+            xy=(0, y),
+            xytext=(-4, 0),
+            xycoords=first.get_yaxis_transform(),
+            fontsize=7.5,
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            weight="bold",
+        )
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
@@ -438,8 +460,15 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     for row in shown.iter_rows(named=True):
         x = datasets.index(row["dataset"]) + shifts[row["model"]]
         style.mark(axes, x, row["estimate"], *looks[row["model"]], ys=style.ends(row), size=4.5)
-        within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
-        style.mark(axes, x + 0.05, row["within_source"], *looks[row["model"]], **within)
+        style.mark(
+            axes,
+            x + 0.05,
+            row["within_source"],
+            *looks[row["model"]],
+            ys=style.ends(row, "within"),
+            face=style.PAPER,
+            width=0.7,
+        )
     published = frame.filter(statistic=PUBLISHED)
     for row in published.iter_rows(named=True):
         style.mark(axes, datasets.index(row["dataset"]) + 0.4, row["estimate"], style.LIGHT, "_", size=6)

@@ -401,8 +401,17 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, looks: Mapping[str, MethodLook]
     points = part.filter(part="refusals")
     variants = style.variant_colours(points["variant"].to_list())
     for row in points.iter_rows(named=True):
-        point: dict[str, Any] = {"face": variants[row["variant"]], "size": 6.5, "width": 0.9, "zorder": 5}
-        style.mark(panel, row["refusal_rate"], row["correct_rate"], style.INK, ys=style.ends(row), **point)
+        style.mark(
+            panel,
+            row["refusal_rate"],
+            row["correct_rate"],
+            style.INK,
+            ys=style.ends(row),
+            face=variants[row["variant"]],
+            size=6.5,
+            width=0.9,
+            zorder=5,
+        )
     panel.grid(visible=False)
 
 

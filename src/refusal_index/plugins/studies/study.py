@@ -186,8 +186,12 @@ class StudySpec:
         caption = result.caption or study_text(self.name, **values)
         table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
         notes = (*result.notes, *(_two_prompts_notes(runs, analysis) if self.name in OF_COMBINED else ()))
-        texts: dict[str, Any] = {"title": self.title, "caption": caption, "table_caption": table_caption}
-        return with_missing(replace(result, name=self.name, notes=notes, **texts), runs)
+        return with_missing(
+            replace(
+                result, name=self.name, notes=notes, title=self.title, caption=caption, table_caption=table_caption
+            ),
+            runs,
+        )
 
 
 Questions = tuple[str, str | None]

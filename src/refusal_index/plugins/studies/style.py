@@ -308,8 +308,16 @@ def write_above(figure: Figure, text: str) -> None:
         legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
     figure.set_size_inches(width, height + added)
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, float(height / (height + added))))
-    text_options: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
-    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **text_options)
+    figure.text(
+        0.01,
+        1 - 0.04 / (height + added),
+        "\n".join(lines),
+        fontsize=_LEGEND["fontsize"],
+        va="top",
+        linespacing=1.2,
+        parse_math=False,
+        in_layout=False,
+    )
 
 
 _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}
@@ -318,8 +326,15 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
     """Add a title above a panel, and below it a key of the markers with their colours and fills."""
     handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2}
-    axes.legend(handles=handles, ncols=len(looks), **place, **_LEGEND)
+    axes.legend(
+        handles=handles,
+        ncols=len(looks),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.0,
+        borderpad=0.2,
+        **_LEGEND,
+    )
     axes.set_title(title, pad=16)
 
 
