@@ -63,10 +63,15 @@ SCALE = 0.9
 
 COLOURS = 224
 
-NO_GRADE = "answers left out because they have no grade"
-"""Part of a note that the head of the page replaces."""
+NOT_SHOWN = (
+    "answers left out because they have no grade",
+    "comes from another run of the same model",
+    "ratios to it are left out",
+    "which the paper compares, is missing for",
+)
+"""Parts of notes that the page, its captions or its commands say already."""
 
-MOST_NOTES = {"index_and_accuracy": 0, "index_and_size": 0, "response_to_penalty": 1}
+MOST_NOTES = {"index_and_accuracy": 0, "index_and_size": 0, "response_to_penalty": 0}
 """Studies that have a note for each line or model: how many of them are shown."""
 
 HEAD = """\
@@ -76,20 +81,19 @@ hide: [navigation]
 <!-- Written by docs/make_gallery.py: change that file and run it. -->
 # Gallery
 
-Every study in the package, made from runs of the three embedded models. These models are tiny and know only an
-invented world, so the results say nothing about large models.
+Every study, made from runs of the three embedded models, which are tiny and know only an invented
+world: the results say nothing about large models.
 
-`refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG. `refusal-index study --all RUN...`
-makes every study that is possible with the runs, and lists what the others need. The runs on this page were made with:
+`refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index study --all RUN...`
+makes all that are possible, and says what others need. A study prints further notes. The runs:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->
 ```bash
 {commands}
 ```
 
-`books.csv` contains the almanac's questions about books, as a second dataset. All studies use
-[RI as the paper reports it](reading.md#ri-and-corrected-ri). Answers without a grade are left out, at most 1 in 1,000
-of a run.
+`books.csv` has the almanac's questions about books, as a second dataset. All studies use
+[RI as the paper reports it](reading.md#ri-and-corrected-ri). At most 1 in 1,000 answers has no grade and is left out.
 """
 
 
@@ -151,9 +155,9 @@ def section(study: Study, command: str) -> str:
     if picture is not None:
         with Image.open(picture) as image:
             width = round(image.width / 1.75)
-        parts += [f"![{study.title}]({picture.relative_to(DOCS)}){{ width={width} }}", ""]
+        parts += [f"![Figure]({picture.relative_to(DOCS)}){{ width={width} }}", ""]
     parts += [markdown(study.caption), ""]
-    notes = [note for note in study.notes if NO_GRADE not in note]
+    notes = [note for note in study.notes if not any(part in note for part in NOT_SHOWN)]
     notes = notes[: MOST_NOTES.get(study.name)]
     parts += [*(f"- {markdown(note)}" for note in notes), ""] if notes else []
     return "\n".join([*parts, f"`{command}`", ""])

@@ -49,14 +49,9 @@ def ends(situation: str, happens: str, status: str, rows: str = "", tested: str 
     return Rule(situation, (happens, status), rows, tested)
 
 
-def responds(response: str, action: str, rows: str) -> Rule:
-    """Return the rule that says what is done about a failed request."""
-    return Rule(response, (action,), rows)
-
-
-def replies(reply: str, outcome: str, again: str, rows: str = "", tested: str = "") -> Rule:
-    """Return the rule that says what a reply is taken for, and whether it is requested again."""
-    return Rule(reply, (outcome, again), rows, tested)
+def replies(reply: str, outcome: str, rows: str = "", tested: str = "") -> Rule:
+    """Return the rule that says what a reply is taken for."""
+    return Rule(reply, (outcome,), rows, tested)
 
 
 ENDS = ("situation", "what happens", "exit status")
@@ -64,140 +59,102 @@ ENDS = ("situation", "what happens", "exit status")
 RUN = Table(
     ENDS,
     (
-        ends("a run asks 100,000 questions", "no difference", "0", "^A run is large: "),
         ends(
-            "rate limit, server error, timeout, dropped connection, unreadable body",
-            "retried, up to `--max-retries` times",
-            "0 if the retries succeed",
-            "^The provider fails, and recovers: |streams end early|comes twice|an error (next to|in) the choice|some of several choices",
+            "rate limit, server error, timeout (408, 409, 425, 429, 5xx); a response that is unreadable or has no answer",
+            "retried; after 20 consecutive failed questions, or three minutes without a reply, the run ends",
+            "0 or 1",
+            "^The provider fails, and recovers: |a burst of 429|a fifth (of|with|without)|request that hangs|nothing but 500|ends in 500|an error as its body|streams end early|comes twice|an error (next to|in) the choice|some of several choices|is null whenever|five replies are|an error repeats the key .500|one request fails$|gives errors only",
         ),
         ends(
-            "the requests for one question keep failing",
-            "the run continues without it, and asks again when resumed",
-            "1*",
-            "one question always ends|one reply is too large|is null whenever|five replies are|malformed way|an error repeats the key .500|one request fails$",
+            "no connection; your function raises anything, exits, is cancelled or does not return",
+            "retried; before the first reply, the run ends after 20 attempts",
+            "0 or 1",
+            "the server (is down|goes)|slow answers|^A function fails: it ",
         ),
         ends(
-            "wrong key, no credit, unknown model, server down",
-            "the run ends and states the reason",
+            "wrong key, no credit, no such model (401 to 404), an exhausted quota, a requested wait of more than five minutes",
+            "not retried; after 20 consecutive questions, the run ends",
             "1",
-            "^The provider fails for good: |it is out of quota|while the quota is gone, then again|gives errors only|the key is refused while a batch|the server goes while a batch",
+            r"\(40[1234]\)|quota (is gone$|goes)|the quota is gone \(|with few questions|it is out of quota|while the quota is gone, then again|the key is refused while a batch",
         ),
         ends(
-            "a reply is empty, truncated, filtered or a tool call",
-            "the question is unscored ([final replies](#final-replies))",
+            "any other 4xx, a response above 64 MiB, a redirect to another server (which receives nothing), a 200 that Inspect cannot parse; your function returns no text, or a confidence outside [0, 1]",
+            "retried only when the run is resumed; before the first reply, the run ends after 20 questions",
             "1*",
-            "is filtered|is cut (off )?for|only reasoning|calls a tool|million characters|an error repeats the key .con",
+            "ends in 400|every request is invalid|too large once|one reply is too large|redirected|malformed way",
         ),
         ends(
-            "the provider does not accept temperature, top-p or the seed",
-            "they are not sent; a line names them, and `run.json` [records it](reference/files.md#what-was-sent)",
+            "a reply is unusable, or the grader fails ([final replies](#final-replies))",
+            "the question is unscored",
+            "1*",
+            "is filtered|is cut (off )?for|only reasoning|calls a tool|million characters|an error repeats the key .con|of no use: it (talks|says|gives)",
+        ),
+        ends(
+            "the provider rejects temperature, top-p or the seed",
+            "they are not sent; a line and [`run.json`](reference/files.md#what-was-sent) say so",
             "0",
             tested="test_theory_a_line_names_what_was_left_out_and_what_was_changed",
         ),
         ends(
             "the server names another model during a run",
-            "the run continues; a caveat gives the number of replies of each",
+            "the run continues; a caveat counts the replies of each",
             "0",
             "from the middle on$|which model gave it|dated version|the model's name in each",
         ),
         ends(
-            "Ctrl-C, SIGTERM, SIGHUP",
+            "Ctrl-C, SIGTERM, SIGHUP; `evaluate_async` is cancelled",
             "requests in flight are completed and stored",
-            "130",
+            "130; none if cancelled",
             r"(interrupted .SIGINT|terminated .SIGTERM|SIGHUP\)$|when interrupted)",
-        ),
-        ends("SIGHUP under `nohup`", "the run continues", "0", "under nohup"),
-        ends(
-            "a second signal, or `kill -9`",
-            "requests in flight are lost and sent again later",
-            "130, or that of the signal",
-            "(interrupted|terminated) twice|from outside: kill -9|kill -9 at a call|kill -9 when all",
-        ),
-        ends(
-            "`score` after `kill -9`",
-            "it scores what is complete",
-            "1 or 2",
-            "killed in the second of two variants|scored while a batch",
-        ),
-        ends(
-            "`evaluate_async` is cancelled",
-            "requests in flight are completed and stored",
-            "none",
             tested="test_cancelling_keeps_received_replies",
         ),
         ends(
             "`--max-requests`, `--max-cost` or `--max-time` is reached",
-            "requests in flight are completed and stored; a larger budget resumes the run",
+            "the same; a larger budget resumes the run",
             "1",
             "--max-(requests|cost|time) is reached|does not end within --max-time|no end before --max-time",
         ),
         ends(
-            "`--max-cost` is given, and a reply has no usable token counts",
-            "the run ends; use `--max-requests` instead",
+            "`--max-cost`, and a reply without usable token counts",
+            "the run ends; use `--max-requests`",
             "1",
             "--max-cost is given",
         ),
         ends(
-            "a function exits, raises anything, is cancelled or does not return",
-            "its question fails like a request",
-            "1*",
-            "^A function fails: it ",
+            "a second signal, or `kill -9`",
+            "[requests in flight](#requests-in-flight) are lost and sent again later",
+            "130 or the signal's",
+            "(interrupted|terminated) twice|from outside: kill -9|kill -9 at a call|kill -9 when all",
         ),
         ends(
-            "a redirect to another host, port or protocol",
-            "the other server receives nothing; the run ends and states the reason",
-            "1",
-            "redirected to another server",
+            "SIGHUP under `nohup`; nobody reads the output any more (`head -1`)",
+            "the run continues",
+            "0, 1 or 141",
+            "under nohup|closed pipe",
+        ),
+        ends(
+            "a run is repeated, also with another base URL of the same model, or another engine",
+            "only missing replies are requested",
+            "0",
+            "a finished run once more|resumed or extended: (the same server under|resumed by another engine)",
+        ),
+        ends(
+            "`score` after `kill -9`, or of an extended run without new replies",
+            "it scores the replies that are there",
+            "0, 1 or 2",
+            "killed in the second of two variants|scored while a batch|while the quota is gone, then scored",
+        ),
+        ends(
+            "the program of `--engine command` fails",
+            "replies that it wrote are kept",
+            "1 or the signal's",
+            "^A program answers the requests: ",
         ),
         ends(
             "an internal error",
-            "a traceback and one line to report",
+            "a traceback, and one line to report",
             "2",
             tested="test_internal_error_ends_with_2_and_a_traceback",
-        ),
-        ends(
-            "`--half-width` is reached",
-            "the run is complete and says after how many questions",
-            "0",
-            tested="test_run_stops_at_the_first_look_with_a_narrow_interval",
-        ),
-        ends("a finished run is repeated", "no request is sent", "0", "a finished run once more"),
-        ends(
-            "resumed with another base URL of the same model, or another engine",
-            "it continues",
-            "0",
-            "resumed or extended: (the same server under|resumed by another engine)",
-        ),
-        ends(
-            "`score` of an extended run without new replies",
-            "it scores the replies that are there",
-            "0 or 1",
-            "while the quota is gone, then scored",
-        ),
-        ends(
-            "the grader's verdict is unreadable twice, or two graders disagree",
-            "the question is unscored",
-            "1*",
-            "of no use: it (talks|says|gives)",
-        ),
-        ends(
-            "a reply addresses the grader",
-            "tags in it are rewritten; it remains the text to be graded",
-            "0",
-            "a reply addresses it",
-        ),
-        ends(
-            "`regrade` with another grader, `--refusal` or `--reasoning`",
-            "stored replies are read and graded again, into a new folder; a question that is now refused without a forced answer is unscored (`forced_not_asked`)",
-            "1*",
-            tested="test_answer_regraded_as_refusal_is_unscored_and_reported",
-        ),
-        ends(
-            "a program (`--engine command`) fails",
-            "replies that it wrote are kept",
-            "1, or that of the signal",
-            "^A program answers the requests: ",
         ),
     ),
 )
@@ -207,22 +164,10 @@ FOLDER = Table(
     ENDS,
     (
         ends(
-            "the disk is full",
-            "the run ends; stored replies remain",
-            "1 or 2",
-            "^The disk is full: |the disk is full at a call",
-        ),
-        ends(
             "`outcomes.parquet`, `summary.json` or `report.html` is damaged or missing",
-            "`refusal-index score FOLDER` recreates it",
-            "0",
-            r"(outcomes.parquet|summary.json) is (empty|cut|scrambled|gone)$|all that is derived|summary.json is cut, before a report",
-        ),
-        ends(
-            "`outcomes.parquet` is damaged, and `report` is run",
-            "the command stops and names the file",
-            "2",
-            "outcomes.parquet is cut, before a report",
+            "`score FOLDER` recreates it; `report` stops if the first is damaged",
+            "0 or 2",
+            r"(outcomes.parquet|summary.json) is (empty|cut|scrambled|gone)$|all that is derived|summary.json is cut, before a report|outcomes.parquet is cut, before a report",
         ),
         ends(
             "`run.json` or `replies.sqlite` is damaged or missing",
@@ -231,154 +176,99 @@ FOLDER = Table(
             "damaged: (run.json is|the store of replies is|one bit of)",
         ),
         ends(
-            "the file `replies.sqlite-wal` is lost after `kill -9`",
-            "its replies are requested again",
+            "`replies.sqlite-wal` is lost after `kill -9`",
+            "replies in it are requested again",
             "0",
             "-wal file is lost",
         ),
-        ends("a half-written file was left behind", "it does no harm", "0", "half-written file"),
         ends(
-            "the folder is in use by another run",
-            "one of the two stops and states why",
-            "0 for the one, 1 or 2 for the other",
-            r"a second run in the same folder( \(|$)",
+            "another process runs in the same folder",
+            "one stops and states why; without file locks, requests in flight are paid for twice",
+            "1 or 2 for that one, 0 for the other",
+            r"a second run in the same folder( \(|$)|whose lock does not keep it out",
         ),
         ends(
-            "another process runs in the same folder, and its file system has no locks",
-            "one stops; only requests in flight are paid for twice",
-            "0 for the one, 1 or 2 for the other",
-            "whose lock does not keep it out",
-        ),
-        ends(
-            "any command is killed while it writes",
+            "a command is killed while it writes",
             "each file is the old or the new one; the same command completes it",
-            "that of the signal",
+            "the signal's",
             "kill -9 while .* writes",
         ),
         ends(
-            "the folder is read-only, has an impossible name, or is a link to itself",
-            "the command stops and states why",
+            "the disk is full; the folder is read-only, a link to itself, or cannot have its name",
+            "the run ends and states why; stored replies remain",
             "1 or 2",
-            "read-only|too long for any disk|a symbolic link to itself",
+            "^The disk is full: |the disk is full at a call|read-only|too long for any disk|a symbolic link to itself",
         ),
         ends(
-            "the folder has an unusual name, or lies behind a symbolic link",
-            "no difference",
-            "0",
-            "somewhere unusual: (a name (with|beyond|of)|behind)",
-        ),
-        ends(
-            "a folder was committed in which the [GitHub Action](how-to/release-gate.md) asks",
+            "the folder that the [GitHub Action](how-to/release-gate.md) uses was committed",
             "the Action deletes it and asks the model",
-            "0, 1, 2 or 3, as that of `gate`",
+            "0, 1, 2 or 3",
             "^Somebody else wrote the folder: ",
         ),
         ends(
             "a run was read and graded by another version",
-            "`show` shows it; `score --regrade` grades its replies again; `compare` and `gate` reject a mixture",
+            "`show` shows it, `score --regrade` grades it again; `compare` and `gate` reject a mixture",
             "0 or 2",
             tested="test_folder_of_another_version_is_kept_unless_regraded",
         ),
-    ),
-)
-"""What a damaged or unusual folder does."""
-
-AROUND = Table(
-    ENDS,
-    (
         ends(
-            "a variable in the environment is named like a key and holds a word (`ANSWER_KEY=answer`)",
-            "replies are stored as they came; only the keys of the run's clients are removed",
-            "0",
-            "in variables that are named like keys",
+            "unreadable certificates; an input file too large once unpacked, or nested too deeply; a plugin that exits or takes a provider's name",
+            "the command stops and names the cause",
+            "2",
+            "certificates|unpacks to|nested 20,000|plugin",
         ),
-        ends("certificates that cannot be read", "the command stops before it sends anything", "2", "certificates"),
         ends(
-            "no terminal, no `HOME`, `COLUMNS=0`, `LANG=C`, `TERM=dumb`",
+            "100,000 questions; no terminal, no `HOME`, `COLUMNS=0`, `LANG=C`, `TERM=dumb`; a wrong clock; a half-written file; an unusual name of a folder, or a symbolic link to it",
             "no difference",
             "0",
-            "a width of 0|HOME|LANG=C|a terminal$|TERM=dumb",
-        ),
-        ends(
-            "nobody reads the output any more, as after `head -1`",
-            "the run continues without output",
-            "0, 1 or 141",
-            "closed pipe",
-        ),
-        ends(
-            "the clock jumps during a run, or differs from the provider's",
-            "no wait depends on it",
-            "0",
-            "clock jumps|by a clock years",
-        ),
-        ends(
-            "an input file is too large once it is unpacked, or nested too deeply",
-            "the command stops and names the file or the limit",
-            "2",
-            "unpacks to|nested 20,000",
-        ),
-        ends(
-            "a plugin exits, or takes the name of a provider", "the command stops and names the plugin", "2", "plugin"
+            "^A run is large: |a width of 0|HOME|LANG=C|a terminal$|TERM=dumb|clock jumps|by a clock years|half-written file|somewhere unusual: (a name (with|beyond|of)|behind)",
         ),
     ),
 )
-"""What the environment, the terminal, the clock, input files and plugins do."""
+"""What files, folders, the environment, the terminal, the clock and plugins do."""
 
 BATCHES = Table(
     ENDS,
     (
         ends(
             "a batch is in flight when the run ends",
-            "it continues at the provider; the same command collects its results",
+            "it continues; the same command collects its results",
             "1",
             "does not end within --max-time|nothing is heard of a batch|the server goes while a batch|the key is refused while a batch",
         ),
         ends(
             "a call of a batch API fails, or its answer is lost",
             "retried; a batch is never submitted twice",
-            "0 if the retries succeed",
+            "0",
             "in flight: (a call of the API|the server is down for a moment at|a fifth of the requests expires|the connection is cut|results come in half.* once|.* for what else is in flight)",
         ),
         ends(
-            "the provider refuses a file or a batch, or the batch expires each time",
-            "the run ends and states the reason",
+            "the provider refuses or forgets a batch, lets it expire each time, or gives incomplete or unreadable results",
+            "what can be read is stored; the run ends and states why, and how to give up the batch",
             "1",
-            "the file is refused|has no batches|can be (handed|submitted)|the batch is refused|refused for its model|all requests expire",
+            "the file is refused|has no batches|can be (handed|submitted)|the batch is refused|refused for its model|all requests expire|cannot be fetched|each time$|results (have|are|in small)|no results and no counts|forgets the batch",
         ),
-        ends(
-            "the results of a batch are incomplete or cannot be read, or the provider forgot the batch",
-            "what can be read is stored; the run ends and says how to give up the batch",
-            "1",
-            "cannot be fetched|each time$|results (have|are|in small)|no results and no counts|forgets the batch",
-        ),
-        ends("`--engine-option forget=KEY`: a batch is given up", "what is missing is paid for again", "0", "given up"),
         ends(
             "unknown whether a batch was submitted",
-            "it is looked for in the provider's list; if it is not there, the command stops and says how to give it up",
+            "if it is not in the provider's list, the command stops and says how to give it up",
             "0, 1, 2 or 130",
             "is not known|a submission is lost",
         ),
         ends(
-            "the provider names a file or a batch by something else than a plain id",
-            "nothing of that name is fetched; the run ends",
+            "`batches.jsonl` is damaged, is a link or names another batch; the provider's name for a file or a batch is not a plain id",
+            "the run ends and states why",
             "1 or 2",
-            "the name of a (batch|file)",
+            "the journal (is scrambled|is none|is a symbolic|names)|the name of a (batch|file)",
         ),
         ends(
-            "`batches.jsonl` is damaged, is a link or names another batch",
-            "the command stops and names the file, or says that the batch cannot be polled",
-            "1 or 2",
-            "the journal (is scrambled|is none|is a symbolic|names)",
-        ),
-        ends(
-            "`batches.jsonl` is empty or missing, or its last line is torn",
-            "requests in flight are paid for again, unless only a line is torn",
+            "a batch is given up (`--engine-option forget=KEY`); `batches.jsonl` is empty, missing or torn",
+            "requests in flight are paid for again (not if only the last line is torn)",
             "0",
-            "the journal (ends|is empty|is gone)",
+            "given up|the journal (ends|is empty|is gone)",
         ),
         ends(
             "another base URL or engine while a batch is in flight",
-            "the command stops and names the command that collects the batch",
+            "the command stops and names the one that collects the batch",
             "2",
             "a batch in flight$|another base URL, and|another engine while",
         ),
@@ -386,104 +276,35 @@ BATCHES = Table(
 )
 """What happens to batches in flight."""
 
-RETRIES = Table(
-    ("response", "action"),
-    (
-        responds(
-            "408, 409, 425, 429, any 5xx, no response within `--attempt-timeout` seconds, a truncated or unreadable body, a malformed header, a body without an answer",
-            "retry; the run ends after 20 consecutive failed questions, or three minutes without a reply",
-            "a burst of 429|a fifth (of|with|without)|request that hangs|nothing but 500|streams end early|comes twice|one reply is null|five replies are",
-        ),
-        responds(
-            "no connection; a function raises anything",
-            "retry; if no reply has arrived yet, the run ends after 20 attempts",
-            "the server (is down|goes and does not)|slow answers|it hangs once|it exits",
-        ),
-        responds(
-            "401, 402, 403, 404, an exhausted quota, a requested wait of more than five minutes",
-            "no retry; the run ends after 20 consecutive questions",
-            r"\(40[1234]\)|quota (is gone|goes)|with few questions",
-        ),
-        responds(
-            "400 and any other 4xx, a response above 64 MiB, a redirect to another server, a 200 that Inspect cannot parse; "
-            "a function returns no text or a confidence outside [0, 1]",
-            "no retry until the run is resumed; if no reply has arrived yet, the run ends after 20 questions",
-            "ends in 400|too large once|redirected|malformed way",
-        ),
-    ),
-)
-"""What is done about a failed request."""
-
 REPLIES = Table(
-    ("reply", "outcome", "requested again"),
+    ("reply", "outcome"),
     (
         replies(
-            "text",
-            "it is read, and graded if it answers ([graders](graders.md))",
-            "no",
-            "stops for|of a megabyte|comes (in|as)|holds a byte|in variables that are named|a count of tokens",
+            "text, even if it addresses the grader",
+            "it is read, and [graded](graders.md) if it answers",
+            "stops for|of a megabyte|comes (in|as)|holds a byte|a count of tokens|a reply addresses it",
         ),
         replies(
-            "a refusal by the API (a field or part `refusal`, or `refusal` as the finish reason), whatever its text says",
+            "a refusal by the API (a field, part or finish reason `refusal`), whatever its text says",
             "refused",
-            "no",
             "a refusal comes as",
         ),
-        replies("only white space, or only reasoning", "unscored, `empty`", "with `--retry`", "only reasoning"),
         replies(
-            "cut at the token limit (`length`, `max_tokens`, ...), or a prompt reported as too long",
-            "unscored, `truncated`, even if it has a tag",
-            "with `--retry`",
-            "cut for its length|cut off for '(max|MAX|model)|context_length|17 million",
-        ),
-        replies(
-            "an unknown finish reason, such as `error` or `abort`",
-            "unscored, `unknown_stop`; without text, retried like an error",
-            "with `--retry`",
-            "cut off for '(error|abort|insufficient)",
-        ),
-        replies(
-            "filtered by the provider, as a reply or as an error 400",
-            "unscored, `content_filter`",
-            "with `--retry`",
-            "filtered|SAFETY|content_filter",
-        ),
-        replies("a tool call", "unscored, `tool_call`", "with `--retry`", "calls a tool"),
-        replies(
-            "an error next to the choices, or inside each of them",
-            "retried like an error",
-            "when the run resumes",
-            "an error (next to|in) the choice",
-        ),
-        replies(
-            "it contains a key of the run",
-            "the key is replaced by `[key]`, and a caveat counts such replies",
-            "no",
-            tested="test_key_of_a_client_is_removed_only_from_its_reply_which_is_marked",
-        ),
-        replies(
-            "`content: null`, content without text, a response without choices",
-            "no answer: retried like an error",
-            "when the run resumes",
-            "content null|is null whenever|are a number|without choices",
-        ),
-        replies(
-            "several choices, some of them null",
-            "those with text count",
-            "the others, immediately",
-            "some of several choices",
-        ),
-        replies(
-            "a verdict unreadable on both attempts",
-            "unscored, `grade_unreadable`",
-            "with `--retry`",
-            "of no use: it (talks|says|gives)",
-        ),
-        replies(
-            "two graders that disagree",
-            "unscored, `graders_disagree`",
-            "with `--retry`",
+            "empty or only reasoning; cut at the token limit, even after a tag, or a prompt too long; filtered, also by an error 400; a tool call; an unknown finish reason, such as `error`; a verdict unreadable twice; two graders that disagree",
+            "unscored, with a [reason](reference/files.md#reasons-for-unscored)",
+            "only reasoning|cut for its length|cut off for '|context_length|17 million|filtered|SAFETY|content_filter|calls a tool|of no use: it (talks|says|gives)",
             tested="test_grader_disagreements_are_unscored_and_listed",
+        ),
+        replies(
+            "no text in any choice: an error beside or in the choices, `content: null`, no choices",
+            "retried like an error; where some choices have text, these count",
+            "an error (next to|in) the choice|content null|is null whenever|are a number|without choices|some of several choices",
+        ),
+        replies(
+            "a key of the run's clients in the text (a word in a variable such as `ANSWER_KEY` is none)",
+            "replaced by `[key]`; a caveat counts such replies",
+            "in variables that are named like keys",
+            tested="test_key_of_a_client_is_removed_only_from_its_reply_which_is_marked",
         ),
     ),
 )
@@ -492,14 +313,12 @@ REPLIES = Table(
 TABLES = {
     "run": RUN,
     "folder": FOLDER,
-    "around": AROUND,
     "batches": BATCHES,
-    "retries": RETRIES,
     "replies": REPLIES,
 }
 """The tables of the page, by the names that mark their places there."""
 
-PLACE = re.compile(r"(<!-- table: (\w+) -->\n\n).*?(\n<!-- end of table -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- table: (\w+) -->\n\n).*?(\n<!-- end -->)", re.DOTALL)
 
 
 def with_tables(document: str) -> str:

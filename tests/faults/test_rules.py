@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rules import AROUND, BATCHES, FOLDER, REPLIES, RUN, TABLES, Rule, statuses, with_tables
+from tests.faults.rules import BATCHES, FOLDER, REPLIES, RUN, TABLES, Rule, statuses, with_tables
 from tests.faults.scenario import DONE, Scenario, Step
 from tests.faults.table import SCENARIOS
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "what-happens-when.md"
-OF_ENDS = [rule for table in (RUN, FOLDER, AROUND, BATCHES) for rule in table.rules]
+OF_ENDS = [rule for table in (RUN, FOLDER, BATCHES) for rule in table.rules]
 ALL = [rule for table in TABLES.values() for rule in table.rules]
 
 

@@ -432,6 +432,14 @@ def test_a_limit_in_the_second_pass_leaves_an_unclear_answer_as_it_is(evaluated)
     assert (row["unscored_reason"], row["forced_reply"]) == (None, None)
 
 
+def test_the_forced_answer_to_an_unclear_reply_stands_beside_the_grade_of_the_first(evaluated):
+    task = Task(dataset=questions("Peru"), solver=two_pass(), scorer=includes())
+    unclear = {"Peru": "tool call for tool submit\n\nI don't know."}
+    row = only(evaluated(task, scripted(unclear, {"Peru": "Lima"}))).metadata[OUTCOME]
+    assert (row["reading"], row["refused"], row["wrong"]) == ("unclear", False, True)
+    assert (row["forced_reply"], row["forced_grade"]) == ("Lima", "correct")
+
+
 def test_a_limit_in_the_first_pass_leaves_the_sample_unscored(evaluated):
     task = Task(dataset=questions("Chad"), solver=two_pass(), scorer=match(), message_limit=1)
     log = evaluated(task)
