@@ -216,8 +216,13 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     yield Table.from_rows(("for", "questions", "requests", "about tokens in", "about grading"), rows, left=("for",))
     cost = prices.cost((tokens, n_least * REPLY_TOKENS), judged)
     without_graders = any(judged) and prices.grader is None
-    values = {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders}
-    yield from _paragraphs(Statement("scores_cost", "scope", values))
+    yield from _paragraphs(
+        Statement(
+            "scores_cost",
+            "scope",
+            {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders},
+        )
+    )
 
 
 def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
@@ -235,8 +240,9 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
     further = f"; also contains scores of {', '.join(others)}" if others else ""
     if plan.weights is not None and Need.STATES in plan.needs:
-        values = {"weights": plan.weights, "model": plan.settings.model}
-        yield from _paragraphs(Statement("other_weights", "note", values))
+        yield from _paragraphs(
+            Statement("other_weights", "note", {"weights": plan.weights, "model": plan.settings.model})
+        )
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 
@@ -345,12 +351,17 @@ def _added_blocks(added: AddedScores) -> Iterator[Block]:
     yield Table.from_rows(
         ("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",)
     )
-    values = {
-        "unknown": added.unknown.height,
-        "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),
-        "by_text": added.by_text,
-        "left_out": listed(added.left_out) if added.left_out else "",
-        "replaced": ", ".join(added.replaced),
-        "assumed": added.assumed,
-    }
-    yield from _paragraphs(Statement("scores_added", "scope", values))
+    yield from _paragraphs(
+        Statement(
+            "scores_added",
+            "scope",
+            {
+                "unknown": added.unknown.height,
+                "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),
+                "by_text": added.by_text,
+                "left_out": listed(added.left_out) if added.left_out else "",
+                "replaced": ", ".join(added.replaced),
+                "assumed": added.assumed,
+            },
+        )
+    )

@@ -272,18 +272,21 @@ class Threshold(Printable):
     def _selection(self) -> Statement:
         """State among which methods the method was chosen, by what, and which were left out."""
         considered = [candidate for candidate in self.candidates if candidate.left_out is None]
-        values = {
-            **self._named,
-            "count": len(considered),
-            "variants": any(candidate.answers.variant for candidate in considered),
-            "questions": self.sizes[0 if self.options.max_error is None else 1],
-            "by_utility": self.options.max_error is None,
-            "left_out": [
-                ([one.answers.name for one in self.candidates if one.left_out == reason], reason)
-                for reason in dict.fromkeys(one.left_out for one in self.candidates if one.left_out is not None)
-            ],
-        }
-        return Statement("method_chosen", "conclusion", values)
+        return Statement(
+            "method_chosen",
+            "conclusion",
+            {
+                **self._named,
+                "count": len(considered),
+                "variants": any(candidate.answers.variant for candidate in considered),
+                "questions": self.sizes[0 if self.options.max_error is None else 1],
+                "by_utility": self.options.max_error is None,
+                "left_out": [
+                    ([one.answers.name for one in self.candidates if one.left_out == reason], reason)
+                    for reason in dict.fromkeys(one.left_out for one in self.candidates if one.left_out is not None)
+                ],
+            },
+        )
 
     @property
     def _named(self) -> dict[str, Any]:
@@ -294,15 +297,18 @@ class Threshold(Printable):
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
     def _choice(self, chosen: stats.UtilityThreshold) -> Statement:
-        values = {
-            **self._named,
-            "reason": chosen.reason,
-            "penalty": chosen.penalty,
-            "utility": chosen.utility,
-            "first": self.sizes[0],
-            "second": self.sizes[1],
-        }
-        return Statement("utility_cut", "conclusion", values)
+        return Statement(
+            "utility_cut",
+            "conclusion",
+            {
+                **self._named,
+                "reason": chosen.reason,
+                "penalty": chosen.penalty,
+                "utility": chosen.utility,
+                "first": self.sizes[0],
+                "second": self.sizes[1],
+            },
+        )
 
     def _bound(self, bound: stats.RiskThreshold) -> Statement:
         values = {
@@ -630,13 +636,18 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
         Table.from_rows(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)),
         "",
     )
-    values = {
-        "questions": result.sizes[1],
-        "price": result.options.price,
-        "level": result.options.interval_level,
-        "difference": any(point.difference is not None for point in result.points),
-    }
-    yield sentence(Statement("threshold_scale", "scope", values))
+    yield sentence(
+        Statement(
+            "threshold_scale",
+            "scope",
+            {
+                "questions": result.sizes[1],
+                "price": result.options.price,
+                "level": result.options.interval_level,
+                "difference": any(point.difference is not None for point in result.points),
+            },
+        )
+    )
     yield "Add --full for all intervals and differences."
 
 

@@ -58,13 +58,18 @@ def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Stu
     )
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
-    values = {
-        **inputs.data_values(chosen),
-        "tables": len(tables),
-        "tested": tested["model"].n_unique(),
-        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
-    }
-    return Study(frame, _draw_copulas, _printed_copulas, (*notes, *impossible), values)
+    return Study(
+        frame,
+        _draw_copulas,
+        _printed_copulas,
+        (*notes, *impossible),
+        values={
+            **inputs.data_values(chosen),
+            "tables": len(tables),
+            "tested": tested["model"].n_unique(),
+            "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
+        },
+    )
 
 
 LEAST_REACH = 0.1

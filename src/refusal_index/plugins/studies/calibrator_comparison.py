@@ -95,8 +95,9 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         _draw_index(indices, y, row, style.INK)
     indices.axvline(0, color=style.PALE, zorder=1)
     style.name_rows([indices], [style.safe_text(variant, 12) for variant in variants], 6.5)
-    kinds = {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
-    style.title_with_key(indices, "Refusal Index", kinds)
+    style.title_with_key(
+        indices, "Refusal Index", {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
+    )
 
 
 def _prepare(panel: Axes) -> None:

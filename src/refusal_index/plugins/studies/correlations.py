@@ -230,15 +230,20 @@ def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         side_name = "RI" if side == "first" else "the AUROC"
         notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {side_name}).")
     index_rows = frame.filter(metric=inputs.COMPARED[0])
-    values = {
-        "dataset": inputs.dataset_name(index_rows["dataset"][0]),
-        "temperature": _temperature_text(index_rows["temperature"][0]),
-        "points": index_rows.height,
-        "models": frame["model"].n_unique(),
-        "over_points": "points" in frame["interval_over"],
-        "sparse": index_rows["sparse"].sum(),
-    }
-    return Study(frame, _draw_areas, _printed_areas, notes, values)
+    return Study(
+        frame,
+        _draw_areas,
+        _printed_areas,
+        notes,
+        values={
+            "dataset": inputs.dataset_name(index_rows["dataset"][0]),
+            "temperature": _temperature_text(index_rows["temperature"][0]),
+            "points": index_rows.height,
+            "models": frame["model"].n_unique(),
+            "over_points": "points" in frame["interval_over"],
+            "sparse": index_rows["sparse"].sum(),
+        },
+    )
 
 
 def _temperature_text(temperature: float | None) -> str:
@@ -483,8 +488,13 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
             predictors=part.height,
         )
         notes = (*notes, note)
-    values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
-    return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)
+    return Study(
+        frame,
+        _draw_predictors,
+        style.table(PRINTED_PREDICTORS),
+        notes,
+        values={**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]},
+    )
 
 
 def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed: int) -> Iterator[dict[str, Any]]:

@@ -49,8 +49,7 @@ def cost_table(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     if partly.height:
         models = abridged(partly["model"].unique(maintain_order=True).to_list())
         notes.append(study_text("cost_table", "without_graders", models=models))
-    values = {"samples": SAMPLES, "many": frame.height > MAX_LINES}
-    return Study(frame, _draw_cost, _printed_cost, notes, values)
+    return Study(frame, _draw_cost, _printed_cost, notes, values={"samples": SAMPLES, "many": frame.height > MAX_LINES})
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:

@@ -169,8 +169,13 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
         contours += index_contour_rows(chosen[0], options, INDEX, None, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA)])
     paper = frame["kind"].eq("context").any()
-    values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
-    return Study(frame, _draw_planes, style.table(PRINTED_POINTS, kind="point"), notes, values)
+    return Study(
+        frame,
+        _draw_planes,
+        style.table(PRINTED_POINTS, kind="point"),
+        notes,
+        values={**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper},
+    )
 
 
 def view_of(frame: pl.DataFrame) -> View:
@@ -286,8 +291,13 @@ def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
     levels = ", ".join(f"{level:g}" for level in LEVELS)
-    values = {**inputs.data_values(chosen), "levels": levels}
-    return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, values)
+    return Study(
+        frame,
+        _draw_iso_curves,
+        style.table(PRINTED_POINTS, kind="point"),
+        notes,
+        values={**inputs.data_values(chosen), "levels": levels},
+    )
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:

@@ -297,12 +297,16 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         counts = {row["metric"]: row["questions_for_cv_10"] for row in new_rows}
         texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
-    kinds = {"dataset": pl.String, "reason": pl.String}
-    frame = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+    frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String, "reason": pl.String}, infer_schema_length=None)
     if near_zero:
         notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
-    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
-    return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
+    return Study(
+        frame,
+        _draw_sample_size,
+        _printed_sample_size,
+        notes,
+        values={"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)},
+    )
 
 
 def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[dict[str, Any]]:

@@ -156,12 +156,19 @@ def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         texts.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
     if texts:
         others = [run.label for run in repeated if run.label not in compared]
-        values = {"ratios": "; ".join(texts), "models": len(compared), "others": others}
-        notes = (*notes, study_text("score_variability", "ratio", **values))
+        notes = (
+            *notes,
+            study_text("score_variability", "ratio", ratios="; ".join(texts), models=len(compared), others=others),
+        )
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     marked = frame.filter(_IS_OF_MODEL, ~IS_AVERAGED).height > 0
-    values = {**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}", "marked": marked}
-    return Study(frame, _draw_variability, _printed_variability, notes, values)
+    return Study(
+        frame,
+        _draw_variability,
+        _printed_variability,
+        notes,
+        values={**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}", "marked": marked},
+    )
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:

@@ -374,8 +374,13 @@ def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Stud
             variants=pl.String,
         ),
     )
-    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)}
-    return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
+    return Study(
+        frame,
+        _draw_ties,
+        style.table(PRINTED_TIES, part="model"),
+        notes,
+        values={"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)},
+    )
 
 
 def _ranked(

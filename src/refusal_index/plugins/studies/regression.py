@@ -372,8 +372,13 @@ def index_and_accuracy(runs: Sequence[RunResults], options: StudyOptions) -> Stu
     above = (pl.col("refusal_index") > pl.col("fitted")).alias("above_line")
     frame = lined.with_columns(above).sort(ordered, maintain_order=True)
     notes = (*notes, *regression_notes(frame, ("metric", "source"), {name: METRICS[name].label for name in RATES}))
-    values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
-    return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
+    return Study(
+        frame,
+        _draw_accuracy,
+        _printed_accuracy,
+        notes,
+        values={**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)},
+    )
 
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
@@ -490,8 +495,13 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     lined = with_regression(frame, SIZE, errors, columns=("source",), options=options, logarithmic=True)
     frame = side_by_side(lined)
     notes = (*notes, *regression_notes(frame, ("source",), "the logarithm of size"))
-    values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
-    return Study(frame, _draw_size, _printed_size, notes, values)
+    return Study(
+        frame,
+        _draw_size,
+        _printed_size,
+        notes,
+        values={**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)},
+    )
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:

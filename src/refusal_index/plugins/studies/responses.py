@@ -63,14 +63,20 @@ def response_to_penalty(runs: Sequence[RunResults], options: StudyOptions) -> St
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         new_rows = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
-        values = {"name": name, "repeated": repeated, **_response_values(new_rows)}
-        notes.append(study_text("response_to_penalty", "response", **values))
+        notes.append(
+            study_text("response_to_penalty", "response", name=name, repeated=repeated, **_response_values(new_rows))
+        )
         rows += new_rows
     frame = pl.DataFrame(rows, schema=RESPONSE_SCHEMA)
     counts = sorted(frame.filter(part="target")["questions"].to_list())
     questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
-    values = {"questions": questions, "scores": "threshold" in frame["part"]}
-    return Study(frame, _draw_response, printed_response, notes, values)
+    return Study(
+        frame,
+        _draw_response,
+        printed_response,
+        notes,
+        values={"questions": questions, "scores": "threshold" in frame["part"]},
+    )
 
 
 def targets_of(run: RunResults) -> dict[str, float]:
@@ -121,11 +127,12 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
             "verdict": verdict(point.excess),
             **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
-    moves = {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
     yield {
         **where,
         "part": "move",
-        **inputs.with_ends(moves),
+        **inputs.with_ends(
+            {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
+        ),
         "verdict": verdict(response.move_excess),
         "status": response.move_excess.status,
         "reason": response.move_excess.reason,

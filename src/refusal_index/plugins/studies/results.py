@@ -54,17 +54,22 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         raise NotPossibleError
     rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs, options)]
     frame = pl.DataFrame(rows, schema=RESULTS_SCHEMA)
-    values = {
-        **inputs.data_values(runs),
-        "runs": len(runs),
-        "resamples": f"{precision.RESAMPLES:,}",
-        "combined": COMBINED in frame["variant"],
-        "many": frame.select("model", "variant", "source").n_unique() > MAX_LINES,
-        "single": any(len(run.tables) == 1 for run in runs),
-        "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
-        "paper": inputs.PAPER in frame["source"],
-    }
-    return Study(frame, _draw_results, _printed_results, tuple(_fewer_notes(frame)), values)
+    return Study(
+        frame,
+        _draw_results,
+        _printed_results,
+        tuple(_fewer_notes(frame)),
+        values={
+            **inputs.data_values(runs),
+            "runs": len(runs),
+            "resamples": f"{precision.RESAMPLES:,}",
+            "combined": COMBINED in frame["variant"],
+            "many": frame.select("model", "variant", "source").n_unique() > MAX_LINES,
+            "single": any(len(run.tables) == 1 for run in runs),
+            "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
+            "paper": inputs.PAPER in frame["source"],
+        },
+    )
 
 
 PROMPTS = "prompts"
@@ -361,24 +366,33 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
         notes.append(study_text("hallucination_table", "agreement", **values))
         if CEILING in by_statistic:
             notes.append(study_text("hallucination_table", "ceiling", **by_statistic[CEILING]))
-    for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
-        values = {
-            "difference": with_interval(row["estimate"], *style.ends(row)),
-            "models": row["models"],
-            "has_interval": row["low"] is not None,
-            "fewest": MIN_MODELS,
-        }
-        notes.append(study_text("hallucination_table", "contrast", **values))
+    notes += (
+        study_text(
+            "hallucination_table",
+            "contrast",
+            difference=with_interval(row["estimate"], *style.ends(row)),
+            models=row["models"],
+            has_interval=row["low"] is not None,
+            fewest=MIN_MODELS,
+        )
+        for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True)
+    )
     # Headings for the two kinds of datasets, if both are there.
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
-    values = {
-        "contrast": CONTRAST in frame["statistic"],
-        "mixed": frame["within_source"].is_not_null().any(),
-        "averages": AVERAGE in frame["statistic"],
-        "paper": published.height > 0,
-    }
-    return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
+    return Study(
+        frame,
+        _draw_datasets,
+        _printed_datasets,
+        notes,
+        values={
+            "contrast": CONTRAST in frame["statistic"],
+            "mixed": frame["within_source"].is_not_null().any(),
+            "averages": AVERAGE in frame["statistic"],
+            "paper": published.height > 0,
+        },
+        groups=groups,
+    )
 
 
 def _published_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:

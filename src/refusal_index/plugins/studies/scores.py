@@ -278,14 +278,19 @@ def score_or_refusal(runs: Sequence[RunResults], options: StudyOptions) -> Study
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     compared = frame.filter(part="comparison")
-    values = {
-        "comparisons": compared.height,
-        "beaten": compared.filter(verdict=BEATEN).height,
-        "beats": compared.filter(verdict=BEATS).height,
-        "crowded": compared.height > MAX_INTERVALS,
-        **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
-    }
-    return Study(frame, draw, style.table(PRINTED, part="comparison"), notes, values)
+    return Study(
+        frame,
+        draw,
+        style.table(PRINTED, part="comparison"),
+        notes,
+        values={
+            "comparisons": compared.height,
+            "beaten": compared.filter(verdict=BEATEN).height,
+            "beats": compared.filter(verdict=BEATS).height,
+            "crowded": compared.height > MAX_INTERVALS,
+            **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
+        },
+    )
 
 
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
