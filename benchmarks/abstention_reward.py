@@ -22,7 +22,7 @@ import refusal_index as ri
 from datasets import Dataset
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.plugins.almanac.chat_api import ModelPool, answer
-from refusal_index.plugins.almanac.models import model_folder, MODEL_NAMES
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.protocol import load_prompt_set
 
 VARIANT = "normal"
