@@ -112,10 +112,10 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.imported import FilesToRead
-    from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
+    from refusal_index.cli.runs import execute_and_show, graded_with_progress, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
     from refusal_index.runs.reuse import prepare_force
+    from refusal_index.runs.scoring import FilesToRead
     from refusal_index.runs.settings import Settings
 
     options = ReadOptions(
@@ -126,7 +126,7 @@ def force(
         grader=values.get("grader"),
     )
     of_grading = {option: values[option] for option in OF_GRADING if option in values}
-    options = FilesToRead([file], None, format_, options, None).with_grades(of_grading).options
+    options = FilesToRead([file], None, format_, options).with_grades(of_grading, graded_with_progress).options
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out, same_model=same_model)
     print_caveats([plan])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import OF_GRADING, WeightedScoreP, columns_of, output, takes_settings, words_of
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def import_(
     - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
     - `json`: Print the counts as JSON and nothing else.
     """
+    from refusal_index.cli.runs import graded_with_progress
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.first_pass import self_contained, to_outcomes
     from refusal_index.data.imports import ReadOptions
@@ -59,7 +59,7 @@ def import_(
     from refusal_index.render.format import count
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import tally_blocks
-    from refusal_index.runs.scoring import check_asks
+    from refusal_index.runs.scoring import FilesToRead, check_asks
 
     check_asks(grader, values)
     file_format(out)  # before anything is read
@@ -69,7 +69,8 @@ def import_(
     options = ReadOptions(
         columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
     )
-    passes, read = FilesToRead(files, forced, format_, options, variants).with_grades(values).read()
+    reading = FilesToRead(files, forced, format_, options, variants)
+    passes, read = reading.with_grades(values, graded_with_progress).read()
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)

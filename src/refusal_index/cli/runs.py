@@ -36,6 +36,7 @@ from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
 from refusal_index.runs.execute import execute
+from refusal_index.runs.file_grading import all_graded
 from refusal_index.runs.open_run import begin
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
@@ -130,15 +131,11 @@ def graded_with_progress(plan: Plan) -> RunResults:
     estimate = asking(estimate_run(plan))
     if estimate.requests.most:
         console.note(f"note: {', '.join(plan.graders)} grades {grading_line(estimate)}")
-    run = execute_with_progress(plan, partial(execute, plan))
-    if run.ended is not None or run.missing:
-        why = run.ended or run.missing[0].error
-        console.error(
-            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); run the "
-            "same command again to complete them: grades are kept"
-        )
-        raise typer.Exit(console.INCOMPLETE)
-    return run
+    try:
+        return all_graded(execute_with_progress(plan, partial(execute, plan)))
+    except RunFailedError as error:
+        console.error(error)
+        raise typer.Exit(console.INCOMPLETE) from error
 
 
 def _interruption_note(sending: Sending) -> str:

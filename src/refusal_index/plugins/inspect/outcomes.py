@@ -1,4 +1,4 @@
-"""Scores of samples: the outcome in two passes with its metrics, and the grade in a score of another task's scorer."""
+"""The outcome of a sample in two passes: its row in the sample's metadata, its score, and metrics of such scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import TaskState
 
-from refusal_index.data.graded import COLUMNS
-from refusal_index.data.outcome import Grade, Outcome
-from refusal_index.data.tables import FLAG, plain_name
+from refusal_index.data.outcome import Outcome
 from refusal_index.protocol.reading import RecognisedBy
 from refusal_index.stats import CELL_NAMES, ContingencyTable, metrics
 
@@ -131,48 +129,3 @@ def outcome() -> Scorer:
         return None if row is None else outcome_score(row)
 
     return score
-
-
-FLAGS = {
-    **dict.fromkeys(COLUMNS["correct"].names, (True, Grade.CORRECT)),
-    **dict.fromkeys(COLUMNS["incorrect"].names, (True, Grade.INCORRECT)),
-    **dict.fromkeys(COLUMNS["refused"].names, (True, Grade.REFUSED)),
-    **dict.fromkeys(COLUMNS["answered"].names, (False, Grade.REFUSED)),
-}
-"""Parts of a dictionary score that together give the grade: the value of each, and the grade that it stands for."""
-
-
-def grade_in(score: Score | None) -> Any:
-    """Return the part of a score that holds the grade; None without a score."""
-    if score is None:
-        return None
-    grade = (score.metadata or {}).get("grade")
-    return grade if isinstance(grade, str) and grade.strip() else score.value
-
-
-def grade_of_flags(value: Mapping[str, Any]) -> Grade | None:
-    """Return the grade in the parts of a dictionary score; raises ValueError if they give none, or several."""
-    parts = {plain_name(name): part for name, part in value.items()}
-    if not FLAGS.keys() & parts.keys():
-        raise ValueError(f"expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}")
-    flags = {name: _flag(name, parts[name]) for name in FLAGS if name in parts}
-    grades = {FLAGS[name][1] for name, flag in flags.items() if flag is FLAGS[name][0]}
-    if len(grades) > 1:
-        raise ValueError(f"expected one grade, got {' and '.join(sorted(grades))}")
-    if grades:
-        return grades.pop()
-    # without a part for wrong answers, an answer that is not right is wrong
-    is_only_right = any(FLAGS[name][1] is Grade.CORRECT for name in flags) and not any(
-        FLAGS[name][1] is Grade.INCORRECT for name in flags
-    )
-    is_wrong = is_only_right and not any(flag is None for flag in flags.values())
-    return Grade.INCORRECT if is_wrong else None
-
-
-def _flag(name: str, value: Any) -> bool | None:
-    """Return a truth value; raises ValueError if it is not one."""
-    try:
-        flag: bool | None = FLAG(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return flag
