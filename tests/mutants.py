@@ -833,7 +833,7 @@ MUTANTS = (
         "weights_tag",
         "bits.split(CHUNK_SIZE)",
         "bits[:256].split(CHUNK_SIZE)",
-        "runs/test_watch.py",
+        "runs/test_trainer_callback.py",
     ),
     Mutant(
         "logging keeps what the trainer was about to do",

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.findings.test_gate import draws_of, guard, run_of
+from tests.tiers import one_fast
 
 import refusal_index.render.comparison
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
@@ -23,6 +24,7 @@ from refusal_index.findings.imputation import (
     CELLS,
     cells_used,
     count_missing,
+    count_refused_again,
     filled_in,
     imputed,
     imputed_in_cells,
@@ -292,7 +294,7 @@ def test_failure_needs_the_graded_answers_only(base):
     assert decide(without_grades(worse, gone), base, LENIENT).verdict == "fail"
 
 
-@pytest.mark.parametrize("room", [0.004, 0.008, 0.01, 0.013])
+@one_fast("room", [0.008, 0.004, 0.01, 0.013])
 def test_tipping_point_is_the_smallest_number_in_the_worst_cell(base, equal, room):
     gone = some_of(np.ones(N, dtype=bool), 90)
     candidate = without_grades(equal, gone)
@@ -316,16 +318,6 @@ def test_tipping_point_is_the_smallest_number_in_the_worst_cell(base, equal, roo
     assert f"{point.count} of the candidate's 90 missing answers" in " ".join(text.split())
 
 
-def brute_force_tipping_count(candidate: RunResults, base: RunResults, policy: Policy) -> int:
-    """Return the smallest number of ungraded refusals, right when forced, with which the guard on RI does not pass."""
-    rows = rows_of(candidate)
-    for count in range(rows["wrong"].null_count() + 1):
-        filled = with_rows(candidate, imputed_in_cells(rows, ["refused_right"], count))
-        if guard(decide(filled, base, policy), "refusal_index").test.verdict != "pass":
-            return count
-    raise AssertionError("no number keeps the guard from passing")
-
-
 def test_tipping_point_of_refusals_without_a_forced_grade_by_brute_force():
     eager = [run_of(*draws_of(0.6, seed, n=N, refusal=-0.9), name) for seed, name in ((1, "base"), (3, "candidate"))]
     base, equal = eager
@@ -340,7 +332,15 @@ def test_tipping_point_of_refusals_without_a_forced_grade_by_brute_force():
     )
     point = decide(candidate, base, policy).tipping_point
     assert (point.metric, point.missing, point.cells) == ("refusal_index", 90, ("refused_right",))
-    assert point.count == brute_force_tipping_count(candidate, base, policy)
+    rows = rows_of(candidate)
+
+    def passes(count: int) -> bool:
+        """Whether the guard on RI passes with this number of ungraded refusals right when forced."""
+        filled = with_rows(candidate, imputed_in_cells(rows, ["refused_right"], count))
+        return guard(decide(filled, base, policy), "refusal_index").test.verdict == "pass"
+
+    assert all(passes(count) for count in {*range(0, point.count, 10), point.count - 1})
+    assert not passes(point.count)
 
 
 def test_tipping_point_counts_questions_not_their_samples(base, equal):
@@ -352,6 +352,11 @@ def test_tipping_point_counts_questions_not_their_samples(base, equal):
     twice = with_rows(candidate, pl.concat([rows_of(candidate), again]))
     once, repeated = (decide(run, base, policy).tipping_point for run in (candidate, twice))
     assert repeated == once
+
+
+def test_only_a_question_that_is_known_to_have_no_right_answer_is_not_refused_again():
+    rows = pl.DataFrame({"refused": True, "forced_grade": "refused", "answerable": [None, True, False]})
+    assert count_refused_again(rows) == 2
 
 
 @given(st.integers(0, 12))
