@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "an interval lies above a published one if its lower end does",
         "AmongPublished._apart",
-        "own.low > _value_of(one.index.high)",
-        "own.high > _value_of(one.index.high)",
+        "own.low > _printed(one.index.high)",
+        "own.high > _printed(one.index.high)",
         "findings/test_published.py",
     ),
     Mutant(
@@ -1517,15 +1517,15 @@ MUTANTS = (
     Mutant(
         "answers without a tag are counted",
         "ReplyCounter.add",
-        "self._untagged += not reading.is_tagged",
-        "self._untagged += reading.is_tagged",
+        "untagged=not reading.is_tagged",
+        "untagged=reading.is_tagged",
         "findings/test_reply_checks.py",
     ),
     Mutant(
         "unclear replies are counted",
         "ReplyCounter.add",
-        "self._unclear += outcome.reading == ReadAs.UNCLEAR",
-        "self._unclear += 0",
+        "unclear=outcome.reading == ReadAs.UNCLEAR",
+        "unclear=0",
         "findings/test_reply_checks.py",
     ),
     Mutant(
@@ -2822,8 +2822,8 @@ MUTANTS = (
     Mutant(
         "every reply from which a key was removed is counted",
         "ReplyCounter.add_filtered",
-        "self._filtered += sum(",
-        "self._filtered = sum(",
+        'self._counts["filtered"] += sum(',
+        'self._counts["filtered"] = sum(',
         "models/test_wire_settings.py",
     ),
     Mutant(
@@ -3161,6 +3161,20 @@ MUTANTS = (
         "INSERT INTO retired SELECT * FROM replies WHERE",
         "DELETE FROM retired WHERE",
         "models/test_repeated.py",
+    ),
+    Mutant(
+        "a function that fails three times alike has failed",
+        "CircuitBreaker.troubled",
+        ">= SAME_FAILURES",
+        "> SAME_FAILURES",
+        "models/test_budget_and_breaker.py",
+    ),
+    Mutant(
+        "bounds on the refusals of answerable questions need no forced pass",
+        "decide",
+        "<= {*NEED_NO_GRADES, *BY_ANSWERABLE}",
+        "<= {*NEED_NO_GRADES}",
+        "findings/test_gate.py",
     ),
     Mutant(
         "an outage lasts",
@@ -4243,7 +4257,7 @@ MUTANTS = (
     ),
     Mutant(
         "a question that may have a right answer was refused again",
-        "_IS_FORCED_REFUSAL",
+        "IS_FORCED_REFUSAL",
         ".fill_null(value=False)\n)",
         ".fill_null(value=True)\n)",
         "findings/test_gate_missing_answers.py",
@@ -4271,7 +4285,7 @@ MUTANTS = (
     ),
     Mutant(
         "a question without a right answer is not refused again",
-        "_IS_FORCED_REFUSAL",
+        "IS_FORCED_REFUSAL",
         "~IS_UNANSWERABLE.fill_null(value=False)",
         "pl.lit(value=True)",
         "findings/test_gate_missing_answers.py",
@@ -4328,7 +4342,7 @@ MUTANTS = (
     Mutant(
         "corrected RI leaves out forced refusals",
         "without_refused_again",
-        "forced_grade=pl.when(_IS_FORCED_REFUSAL)",
+        "forced_grade=pl.when(IS_FORCED_REFUSAL)",
         "forced_grade=pl.when(pl.lit(value=False))",
         "findings/test_gate_missing_answers.py",
     ),

@@ -22,12 +22,12 @@ from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.imputation import (
     CELLS,
+    IS_REFUSED_AGAIN,
     cells_used,
-    count_missing,
-    count_refused_again,
     filled_in,
     imputed,
     imputed_in_cells,
+    is_missing,
     with_absent,
     with_forced_grades,
     without_refused_again,
@@ -203,7 +203,7 @@ def test_unknown_rows_are_spread_over_four_cells_by_theory():
 def test_imputation_keeps_what_is_known_in_any_order_of_rows(cells, adverse, random):
     rows = table(*map(list, zip(*cells, strict=True)))
     filled = imputed(rows, adverse)
-    assert count_missing(filled) == 0
+    assert not is_missing(filled).any()
     for name in ("refused", "wrong"):
         known = rows[name].is_not_null()
         assert filled.filter(known)[name].equals(rows.filter(known)[name])
@@ -224,7 +224,7 @@ def test_chosen_number_of_missing_rows_falls_into_the_cell(cell, count):
 def test_absent_questions_get_a_row_without_a_grade():
     rows = with_absent(table([True, False], [True, False]), ["q000", "q009"], n_unknown=2)
     assert rows["question_id"].to_list() == ["q000", "q001", "q009", "absent 0", "absent 1"]
-    assert count_missing(rows) == 3
+    assert is_missing(rows).sum() == 3
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_tipping_point_counts_questions_not_their_samples(base, equal):
 
 def test_only_a_question_that_is_known_to_have_no_right_answer_is_not_refused_again():
     rows = pl.DataFrame({"refused": True, "forced_grade": "refused", "answerable": [None, True, False]})
-    assert count_refused_again(rows) == 2
+    assert rows.filter(IS_REFUSED_AGAIN).height == 2
 
 
 @given(st.integers(0, 12))
@@ -366,7 +366,7 @@ def test_missing_rows_fall_into_the_worst_cell_that_they_can_be_in(count):
     )
     worst = ["answered_wrong", "refused_right"]
     filled = imputed_in_cells(rows, worst, count)
-    assert count_missing(filled) == 0
+    assert not is_missing(filled).any()
     assert filled["refused"][24:].to_list() == [True] * 4 + [False] * 4
     in_worst = filled.tail(12).filter(pl.col("refused") != pl.col("wrong")).height
     assert in_worst >= count

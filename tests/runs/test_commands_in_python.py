@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,9 +12,10 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import OutcomeTableError, RefusalIndexError
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.ranking import RunRanking
+from refusal_index.findings.tallies import ScoredFiles
 
 GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
 WORDS = {"right": "correct", "Wrong": "incorrect", "declined": "refused"}
@@ -138,10 +140,31 @@ def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command(
     assert printed("compare", "one.parquet", "two.parquet").startswith(shown(two))
     assert printed("compare", "one.parquet", "two.parquet", "three.parquet").startswith(shown(three))
     assert "difference in RI " in repr(two)
-    with pytest.raises(RefusalIndexError, match="metric: applies to a ranking of three runs or more, got two"):
-        ri.compare("one.parquet", "two.parquet", metric="correct_rate")
+    ranked = ri.compare("one.parquet", "two.parquet", metric="correct_rate")
+    assert ranked.to_document() == ri.rank(["one.parquet", "two.parquet"], metric="correct_rate").to_document()
     with pytest.raises(RefusalIndexError, match="two runs or more"):
         ri.compare("one.parquet")
+
+
+def test_what_score_returns_stands_for_its_run():
+    one, two = ri.score("one.parquet"), ri.score("two.parquet")
+    assert ri.compare(one, two).to_document() == ri.compare(one.run, two.run).to_document()
+    assert ri.gate(one, two).to_document() == ri.gate(one.run, two.run).to_document()
+    assert ri.plan(one).questions == ri.plan(one.run).questions
+    first_pass = ScoredFiles(None, one.outcomes)
+    with pytest.raises(
+        OutcomeTableError, match=r"runs: expected answers with a forced pass, .* write\('FILE.parquet'\)"
+    ):
+        ri.compare(first_pass, first_pass)
+    with pytest.raises(RefusalIndexError, match=r"^variant: expected a run with prompts"):
+        ri.plan(variant="high", refusal_rate=0.5, error_rate=0.5, refusal_index=0.4)
+
+
+def test_a_run_of_another_tools_file_is_exported_as_it_was_read():
+    rows = ["question,reply,grade,forced_reply,forced_grade", "Q1,Paris,correct,,", "Q2,no idea,refused,Oslo,incorrect"]
+    Path("both.csv").write_text("\n".join(rows))
+    assert ri.export(ri.score("both.csv"), "csv", "both_metrics.csv")
+    assert "refusal_rate" in Path("both_metrics.csv").read_text()
 
 
 def test_limits_of_a_gate_are_arguments_or_a_policy():

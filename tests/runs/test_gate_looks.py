@@ -324,8 +324,10 @@ def test_budget_end_before_the_forced_pass_is_not_a_failure():
     asked = {"variants": "normal", "limit": 100, "max_requests": 60}
     run = ri.evaluate("almanac/base", out="some", **asked)
     found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
-    assert found.guards[0].test.pvalue_beyond < 0.001
-    assert found.guards[0].candidate == 0, "no refused question has a forced answer yet"
+    assert found.guards[0].candidate == run.outcomes["refused"].mean() > 0, (
+        "of those asked, with or without forced answer"
+    )
+    assert found.missing == {"candidate": 1 - run.outcomes["refused"].count() / 100}
     assert found.verdict == "inconclusive"
     assert " of the candidate's questions" in found.why
 

@@ -64,14 +64,16 @@ def ignore_width_of_zero() -> None:
         del os.environ["COLUMNS"]
 
 
-def say(text: object = "") -> None:
-    """Print one line of any length; without a text, an empty line."""
-    typer.echo(_shown(text))
+def say(*lines: object) -> None:
+    """Print lines of any length; without any, an empty one."""
+    for line in lines or ("",):
+        typer.echo(_shown(line))
 
 
-def note(text: object) -> None:
-    """Print one line to standard error."""
-    typer.echo(_shown(text), err=True)
+def note(*lines: object) -> None:
+    """Print lines to standard error."""
+    for line in lines:
+        typer.echo(_shown(line), err=True)
 
 
 def error(problem: object) -> None:
@@ -164,14 +166,14 @@ EVAL_PACKAGES = frozenset(
 
 
 def option(name: str) -> str:
-    """Return the command-line option of a setting.
+    """Return the command-line option of a setting, or of the argument of a function.
 
     Examples
     --------
-    >>> option("max_tokens")
-    '--max-tokens'
+    >>> option("max_tokens"), option("variant")
+    ('--max-tokens', '--variants')
     """
-    return f"--{name.replace('_', '-')}"
+    return "--variants" if name == "variant" else f"--{name.replace('_', '-')}"
 
 
 class OptionError(RefusalIndexError, ValueError):

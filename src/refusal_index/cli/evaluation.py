@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import OF_GRADING, check_named, columns_of, takes_settings, words_of
-from refusal_index.runs.settings import SETTINGS
+from refusal_index.runs.settings import SETTINGS, Settings
 
 
 @takes_settings()
@@ -37,7 +37,6 @@ def run(
     """
     from refusal_index.cli.runs import asking, execute_and_show, print_caveats, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
-    from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
 
     sweep = None
@@ -116,7 +115,6 @@ def force(
     from refusal_index.data.imports import ReadOptions
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.scoring import FilesToRead
-    from refusal_index.runs.settings import Settings
 
     options = ReadOptions(
         *(columns_of(column), scorer, refusal),
@@ -169,7 +167,6 @@ def regrade(
     """
     from refusal_index.cli.runs import execute_and_show, print_caveats
     from refusal_index.runs.reuse import prepare_regrade
-    from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.from_values(grader=grader, **values), out=out)
     print_caveats([plan])

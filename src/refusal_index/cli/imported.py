@@ -52,8 +52,7 @@ def show_scored(reading: FilesToRead, scored: ScoredFiles, *, as_json: bool) -> 
         document = {} if summary is None else summary_document(summary)
         firsts = {"first_passes": [tally_document(tally) for tally in scored.first_passes]} if scored.read else {}
         console.document(document | firsts)
-        for line in lines:
-            console.note(line)
+        console.note(*lines)
         return is_complete_
     if summary is not None:
         console.show(first_screen(summary))
@@ -65,8 +64,7 @@ def show_scored(reading: FilesToRead, scored: ScoredFiles, *, as_json: bool) -> 
         console.prose(line)
         console.say()
     for purpose, command in _next_commands(reading, scored) if scored.read else ():
-        console.say(purpose)
-        console.say(f"  {shlex.join(['refusal-index', *command])}")
+        console.say(purpose, f"  {shlex.join(['refusal-index', *command])}")
     return is_complete_
 
 

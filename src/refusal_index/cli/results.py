@@ -235,23 +235,25 @@ def show(
     from refusal_index.render.summary import summary_blocks, topic_blocks
     from refusal_index.runs.scoring import summary_of
 
+    sampling = Sampling(cluster, weight)
     if replies:
-        _show_replies(files, Sampling(cluster, weight), columns_of(column))
+        _show_replies(files, sampling, columns_of(column))
         return
+    analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
     if by is not None:
         one_of("--by", by, ["topic"])
-        sampling = Sampling(cluster, weight)
-        outcomes = _outcomes(files, sampling, columns_of(column))
-        analysis = Analysis(confidence_level or DEFAULT_LEVEL, sampling=sampling)
-        console.show(topic_blocks(by_topic(outcomes, analysis)))
+        if weighted_score_p is not None or truthfulness_weights is not None:
+            raise OptionError(
+                "--by topic: shows rates, which do not depend on --weighted-score-p or --truthfulness-weights; leave "
+                "these out"
+            )
+        console.show(topic_blocks(by_topic(_outcomes(files, sampling, columns_of(column)), analysis)))
         return
     folder = only_folder("show", files)
     options = (weighted_score_p, truthfulness_weights, confidence_level, cluster, weight, column or None)
     if folder and all(option is None for option in options):
         console.show(run_blocks(open_run(folder)))
         return
-    sampling = Sampling(cluster, weight)
-    analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
     summary, _ = summary_of(files, analysis, columns_of(column))
     console.show(summary_blocks(summary))
 
@@ -370,7 +372,7 @@ def compare(
       combined]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the runs, else 1]
-    - `metric`: Metric to rank by, for three runs or more.
+    - `metric`: Rank by this metric, also two runs. [default: RI, for three runs or more]
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
     - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with

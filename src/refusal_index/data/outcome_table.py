@@ -267,13 +267,18 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class Identification:
-    """What an outcome belongs to: the columns before the question."""
+class Group:
+    """One model on one dataset under one prompt variant; each is None where a table does not say."""
 
-    # model, dataset, variant: model, dataset and prompt variant
     model: str | None
     dataset: str | None
     variant: str | None
+
+
+@dataclass(frozen=True)
+class Identification(Group):
+    """What an outcome belongs to: the columns before the question."""
+
     draw: int = 0  # index of the repeated sample, from 0
 
 

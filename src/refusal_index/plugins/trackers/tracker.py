@@ -30,6 +30,7 @@ from refusal_index.data.folder import RunFolder, run_around
 from refusal_index.data.run_sets import runs_below
 from refusal_index.errors import NotWrittenError, RefusalIndexError, RunFolderError, checked_path, shortened, suggestion
 from refusal_index.findings.run_results import RunResults, key_of, read_runs
+from refusal_index.findings.tallies import RunSource, source_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import Conversation, completions_and_outcomes
 from refusal_index.redaction import redacted, redacted_error, redacted_in
@@ -65,16 +66,20 @@ class TrackerError(RefusalIndexError, RuntimeError):
     """A tracker did not accept a run; the run's results are unchanged."""
 
 
-def read_exported(paths: Sequence[Path]) -> tuple[RunResults, ...]:
-    """Read the runs in the given run folders, set folders and outcome tables: one for each model and dataset.
+def read_exported(sources: Sequence[Path | RunResults]) -> tuple[RunResults, ...]:
+    """Read the runs in run folders, set folders, outcome tables and memory: one for each model and dataset.
 
     The results of a folder are read from its `summary.json`; those of a table are computed. Raises RunFolderError if a
     folder is not that of a run or has no results yet, and OutcomeTableError if a table cannot be used.
     """
     exported: list[RunResults] = []
-    for path in paths:
-        for folder in runs_below(path) or [path]:
-            exported += [read_folder(folder)] if folder.is_dir() else map(_redacted, read_runs([folder]))
+    for source in sources:
+        runs: Sequence[Path | RunResults] = () if isinstance(source, RunResults) else runs_below(source)
+        for run in runs or [source]:
+            if isinstance(run, Path) and run.is_dir():
+                exported.append(read_folder(run))
+            else:
+                exported += map(_redacted, read_runs([run]))
     return tuple(exported)
 
 
@@ -241,15 +246,13 @@ class Exporter(Protocol):
         """Write the runs and return a line about each file."""
 
 
-def export(
-    runs: RunResults | str | Path | Sequence[RunResults | str | Path], to: str, out: str | Path | None = None
-) -> list[str]:
+def export(runs: RunSource | Sequence[RunSource], to: str, out: str | Path | None = None) -> list[str]:
     """Write runs in another tool's format, or log them to an experiment tracker.
 
     Parameters
     ----------
     runs
-        Runs, run folders, set folders, or outcome tables.
+        Runs, run folders, set folders, outcome tables, or what `refusal_index.score` returned.
     to
         ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
     out
@@ -265,18 +268,18 @@ def export(
     RefusalIndexError
         If the target is unknown or does not accept the runs, or the runs have no results.
     """
-    sources = [runs] if isinstance(runs, RunResults | str | Path) else runs
-    paths = [run.path if isinstance(run, RunResults) else checked_path(run, "runs") for run in sources]
-    return export_runs(paths, to, None if out is None else checked_path(out, "out"))
+    given = [runs] if isinstance(runs, RunSource) else runs
+    sources = [source_of(run, "runs") for run in given]
+    return export_runs(sources, to, None if out is None else checked_path(out, "out"))
 
 
-def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list[str]:
+def export_runs(sources: Sequence[Path | RunResults], to: str, out: Path | None = None) -> list[str]:
     """Write runs in another tool's format, or log them to a tracker; return a line about each file or run.
 
     Raises ExportError if the target is unknown, a package is missing or `out` cannot be used, TrackerError if a tracker
     does not accept a run, NotWrittenError if files cannot be written, and the errors of `read_exported`.
 
-    - `paths`: run folders, set folders and outcome tables.
+    - `sources`: run folders, set folders and outcome tables, and runs in memory.
     - `to`: the name of an exporter or a tracker.
     - `out`: the file or folder to write; None for a tracker, whose own settings say where it logs.
     """
@@ -287,9 +290,9 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
         names = sorted({*entry_points.installed("exporters"), *entry_points.installed("trackers")})
         raise ExportError("to", f"expected one of {', '.join(names)}, got {to!r}{suggestion(to, names)}")
     exporter: Exporter | None = None if plugin is None else entry_points.load(plugin)
-    _check_place(exporter, to, out, paths)
+    _check_place(exporter, to, out, [one.source if isinstance(one, RunResults) else one for one in sources])
     distinct: dict[str, RunResults] = {}
-    exported = read_exported(paths)
+    exported = read_exported(sources)
     # Exported twice, a run would count twice in a mean.
     repeated = [run for run in exported if distinct.setdefault(run.key, run) is not run]
     runs = [*distinct.values()]
