@@ -210,7 +210,7 @@ def test_file_that_is_no_rule_is_refused(content, tmp_path):
     (tmp_path / "rule.json").write_text(content)
     with pytest.raises(RuleError, match=r"rule\.json: "):
         load_rule(tmp_path / "rule.json")
-    with pytest.raises(RuleError, match=r"none\.json: No such file or directory; expected a rule of"):
+    with pytest.raises(RuleError, match=r"none\.json: No such file or directory; write a rule with"):
         load_rule(tmp_path / "none.json")
 
 
