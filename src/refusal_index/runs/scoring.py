@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,8 @@ def score(
     >>> found.correct, found.refused, found.to_force
     (1, 1, 1)
     """
-    paths = [checked_path(path, "file") for path in ([files] if isinstance(files, str | Path) else files)]
+    listed = files if isinstance(files, Sequence | Iterator) and not isinstance(files, str) else [files]
+    paths = [checked_path(path, "files") for path in listed]
     analysis = Analysis.of_options(options)
     asking = {"grader_base_url": grader_base_url, "grader_api_key_env": grader_api_key_env}
     values = {name: value for name, value in asking.items() if value is not None}
@@ -122,7 +123,7 @@ def score(
     given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
     is_import = any(value is not None for value in given)
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
-        raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
+        raise SettingError(f"files: expected files, or the folder of one run, got {len(paths) or 'none'}")
     if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
         summary, table = summary_of(paths, analysis, chosen, encoding)
         return ScoredFiles(_as_run(paths[0], summary, table), table)
