@@ -120,8 +120,9 @@ def score(
     values = {name: value for name, value in asking.items() if value is not None}
     check_asks(grader, values)
     chosen = dict(columns or {})
-    given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
-    is_import = any(value is not None for value in given)
+    is_import = any(
+        value is not None for value in (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
+    )
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
         raise SettingError(f"files: expected files, or the folder of one run, got {len(paths) or 'none'}")
     if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
