@@ -20,9 +20,11 @@ help:
 run: $(READY)
 	$(BIN)/refusal-index run
 
-# Tests start Python again and again: compiled once, and one thread of BLAS beside as many workers as cores.
+# Tests start Python again and again: compiled once, and one thread of BLAS, in the fast tests also of
+# Polars, beside as many workers as cores.
 test test-all nightly slowest: export PYTHONDONTWRITEBYTECODE :=
 test test-all nightly slowest: export OPENBLAS_NUM_THREADS := 1
+test slowest: export POLARS_MAX_THREADS := 1
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: $(READY)

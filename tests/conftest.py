@@ -4,16 +4,18 @@ import gc
 import os
 import signal
 import ssl
+import tempfile
 from collections.abc import Generator, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from refusal_index.models import failures
-from refusal_index.plugins.almanac import models, provider, runtime
+from refusal_index.plugins.almanac import models, runtime
 from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.runs import identity
 
@@ -25,6 +27,23 @@ settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("fast")
 
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
+"""Where Linux has files in memory."""
+
+
+def pytest_configure() -> None:
+    """Write temporary files to memory where there is room and programs in files can be run.
+
+    Every reply of a run is written to the disk before the next, and tests make thousands of runs.
+    """
+    if "TMPDIR" in os.environ or not MEMORY.is_dir():
+        return
+    system = os.statvfs(MEMORY)
+    if system.f_bavail * system.f_frsize > 4 << 30 and not system.f_flag & (os.ST_RDONLY | os.ST_NOEXEC):
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def interrupts_and_collections() -> Iterator[None]:
     """Deliver Ctrl-C, which background processes of a shell ignore, and collect garbage less often.
@@ -34,6 +53,7 @@ def interrupts_and_collections() -> Iterator[None]:
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     threshold = gc.get_threshold()
     gc.set_threshold(50_000, 20, 20)
+    gc.freeze()  # what was imported and collected lives to the end
     yield
     gc.set_threshold(*threshold)
     signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
@@ -41,7 +61,7 @@ def interrupts_and_collections() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_waits_and_cached_reads() -> Iterator[None]:
-    """Retry and write without waiting, and read certificates, versions, questions and tokenizers once.
+    """Retry and write without waiting, and read certificates, versions, tokenizers and commands once.
 
     Thousands of runs read the same ones, and none of them changes while the tests run. Tests kill processes, not the
     machine, so files need not reach the disk.
@@ -63,7 +83,7 @@ def short_waits_and_cached_reads() -> Iterator[None]:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         patch.setattr(identity, "version", cache(identity.version))
-        patch.setattr(provider, "load", cache(provider.load))
+        patch.setattr("typer.testing._get_command", cache(typer.testing._get_command))
         patch.setattr(models, "ChatTokenizer", load_tokenizer)
         patch.setattr(runtime, "ChatTokenizer", load_tokenizer)
         yield

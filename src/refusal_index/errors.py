@@ -15,14 +15,53 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Self
 
 
 class RefusalIndexError(Exception):
     """An error that a user can fix: the message says what was expected, what was found and what to do."""
+
+    subject: str | None = None  # the option that the error is about
+    remedy: tuple[str, Sequence[str]] | None = None  # the option that would fix it, and its values
+
+    def __str__(self) -> str:
+        return self.shown(argument)
+
+    def shown(self, named: Callable[[str, Sequence[str]], str]) -> str:
+        """Return the message; `named` returns an option, perhaps with values, as the caller writes it."""
+        about = "" if self.subject is None else f"{named(self.subject, ())}: "
+        advice = "" if self.remedy is None else f" with {named(*self.remedy)}"
+        return f"{about}{super().__str__()}{advice}"
+
+    def about(self, name: str) -> Self:
+        """Return the error as one about an option."""
+        self.subject = name
+        return self
+
+    def with_remedy(self, name: str, *values: str) -> Self:
+        """Return the error with the option that would fix it, and its values."""
+        self.remedy = name, values
+        return self
+
+
+ARGUMENTS = {"column": "columns", "map": "words", "format": "kind"}
+"""Arguments of functions by the options of commands, where the names differ."""
+
+
+def argument(name: str, values: Sequence[str] = ()) -> str:
+    """Return an argument of a function, perhaps with values.
+
+    >>> argument("column", ["grade=verdict"]), argument("max_tokens")
+    ('columns={"grade": "verdict"}', 'max_tokens')
+    """
+    called = ARGUMENTS.get(name, name)
+    pairs = [value.rpartition("=") for value in values]
+    value = {key: entry for key, _, entry in pairs} if name in ("column", "map") else "".join(values)
+    return f"{called}={json.dumps(value, ensure_ascii=False)}" if values else called
 
 
 class TableError(RefusalIndexError, ValueError):
@@ -31,18 +70,6 @@ class TableError(RefusalIndexError, ValueError):
     # line, column: where the error is; 0 and None if it concerns the whole table
     line: int = 0
     column: str | None = None
-    # role and column name of the --column option that would fix the error, and whether to word the advice for Python
-    setting: tuple[str, str] | None = None
-    is_for_python: bool = False
-
-    def __str__(self) -> str:
-        text = super().__str__()
-        if self.setting is None:
-            return text
-        role, name = self.setting
-        return f"{text} with " + (
-            f"columns={json.dumps({role: name})}" if self.is_for_python else f"--column {role}={name}"
-        )
 
 
 class OutcomeTableError(TableError):
@@ -62,7 +89,8 @@ class NotWrittenError(RefusalIndexError, OSError):
         super().__init__(error.errno, error.strerror or str(error), str(path))
         self._advice = advice
 
-    def __str__(self) -> str:
+    def shown(self, named: Callable[[str, Sequence[str]], str]) -> str:  # noqa: ARG002 - it names no option
+        """Return the message."""
         return f"{self.filename} cannot be written ({self.strerror}); {self._advice}"
 
 

@@ -146,13 +146,14 @@ def _gated(
 ) -> GateResult | None:
     """Return the verdict of the gate; a baseline to update is replaced unless a fixed limit is exceeded."""
     from refusal_index.findings.gate_policy import PolicyError  # noqa: PLC0415 - loaded only where a test uses it
-    from refusal_index.findings.metrics import METRICS  # noqa: PLC0415 - likewise
+    from refusal_index.findings.metrics import METRICS, unknown_metric  # noqa: PLC0415 - likewise
     from refusal_index.runs.gate import gate, policy_of  # noqa: PLC0415 - likewise
 
     bounds: dict[str, dict[str, float]] = {"at_least": {}, "at_most": {}}
     for name, limit in limits.items():
-        is_maximum = name in METRICS and METRICS[name].lower_is_better
-        bounds["at_most" if is_maximum else "at_least"][name] = limit
+        if name not in METRICS:
+            raise PolicyError(f"assert_knows: {unknown_metric(name)}")
+        bounds["at_most" if METRICS[name].lower_is_better else "at_least"][name] = limit
     chosen = policy_of(policy).changed(**bounds)
     has_limits = bool(chosen.at_least or chosen.at_most)
     if against is None and not has_limits:

@@ -55,7 +55,7 @@ def test_candidate_is_worse_by_the_margin_in_one_metric_only(metric):
 
 @pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
 def test_gate_errors_are_bounded_and_power_is_sufficient(scenario):
-    assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
+    assert all(row.holds for row in scenario_rows(scenario, 60, np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize("metric", coarse_gate.LOST)
@@ -75,7 +75,7 @@ def test_candidate_of_the_coarse_gate_is_beyond_one_margin_only(metric):
     ids=str,
 )
 def test_coarse_gate_errs_seldom_with_300_questions(scenario):
-    assert all(row.holds for row in coarse_gate.verdict_rows(scenario, 60, np.random.default_rng(3)))
+    assert all(row.holds for row in coarse_gate.verdict_rows(scenario, 30, np.random.default_rng(3)))
 
 
 @pytest.mark.nightly
@@ -97,7 +97,7 @@ def test_recommended_number_equals_that_of_an_independent_simulation():
     ids=str,
 )
 def test_gate_errs_no_more_often_where_answers_are_lacking(scenario):
-    assert all(row.holds for row in scenario_rows(scenario, 40, np.random.default_rng(7)))
+    assert all(row.holds for row in scenario_rows(scenario, 20, np.random.default_rng(7)))
 
 
 @pytest.mark.slow

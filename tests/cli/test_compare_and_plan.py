@@ -209,7 +209,9 @@ def test_different_settings_of_compared_runs_are_reported(command, runs):
         with folder.lock():
             folder.create_or_resume({"model": name, "decoding": {"temperature": temperature}})
             write_outcomes(table_of(name, 0.5), folder.outcomes)
-    assert "used different settings (decoding)" in " ".join(command("compare", "one", "two").stdout.split())
+    assert "used different settings (temperature, top-p or maximum tokens)" in " ".join(
+        command("compare", "one", "two").stdout.split()
+    )
 
 
 def test_run_without_refusals_is_undefined_not_zero(command, runs):
@@ -397,7 +399,7 @@ def test_budget_plan_splits_questions_and_repeats_for_corrected_index(command, r
     assert "With 3,000 requests, " in from_run.stdout
     noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
-    assert "raise --refusal-slope or --error-slope" in noisy.stderr
+    assert "plan with higher slopes" in noisy.stderr
 
 
 def test_plan_for_corrected_index_samples_every_question_twice(command):

@@ -128,7 +128,7 @@ BAD = {
     "no such column": ("s.csv", "question_id,score\nq,.5\n", [], ["--column confidence=NAME"]),
     "no role": ("s.csv", "question_id,score\nq,.5\n", ["--column", "score"], ["--column: expected ROLE=NAME"]),
     "strange ids": ("s.csv", "question_id,confidence\n7,.5\n", [], ["none of 1 scores", "--column question_id=NAME"]),
-    "another suffix": ("s.txt", "question_id,confidence\nq,.5\n", [], ["expected a file that ends in"]),
+    "another suffix": ("s.doc", "question_id,confidence\nq,.5\n", [], ["expected a file that ends in"]),
     "no name": ("s.csv", "question_id,confidence\nq,.5\n", ["--name", " "], ["--name: expected a name"]),
     "a method too": (
         "s.csv",

@@ -10,6 +10,7 @@ import pytest
 
 from refusal_index.data.datasets import dataset_names
 from refusal_index.data.run_json import Price
+from refusal_index.errors import argument
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import load_prompt_set
 from refusal_index.runs.config import DATASET_KEYS, MODEL_KEYS, SET_KEYS, Config, ConfigError, config_names, read_config
@@ -96,8 +97,8 @@ def test_wrong_type_error_names_the_setting_and_the_option(name):
     wrong = {"of": {"another": "kind"}}
     with pytest.raises(SettingError) as caught:
         SETTINGS[name].read([wrong] if name in ("extra_body", "model_args") else wrong)
-    assert str(caught.value).startswith(f"{name}: expected ")
-    assert caught.value.shown(lambda key: f"--{key}").startswith(f"--{name}: expected ")
+    assert str(caught.value).startswith(f"{argument(name)}: expected ")
+    assert caught.value.shown(lambda key, _: f"--{key}").startswith(f"--{name}: expected ")
 
 
 def test_config_values_are_parsed_like_command_options(read):
@@ -222,7 +223,7 @@ BAD = {
     "not a number": ("temperature = 0", "temperature = nan", "temperature: expected a number from 0, got nan"),
     "no end": ("temperature = 0", "temperature = inf", "expected a number from 0, got inf"),
     "an array with a number": ('["low", "high"]', '["low", 1]', "variants: expected text or an array of them, got 1"),
-    "a table for text": ('"question=problem"', "{a = 1}", "column: expected text or an array of them, got {'a': 1}"),
+    "a table for text": ('"question=problem"', "{a = 1}", "columns: expected text or an array of them, got {'a': 1}"),
     "a model without a model": ('model = "almanac/small"\n', "", "[[models]] 2: expected 'model', got 'name', 'top_p'"),
     "a dataset without any": ('data = "q.csv"\n', "", "[[datasets]] 1: expected 'dataset' or 'data', got 'variants'"),
     "no models": (MODELS, "", "c.toml: expected at least one table [[models]], got nothing"),

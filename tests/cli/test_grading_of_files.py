@@ -85,7 +85,7 @@ def test_words_for_an_answer_keep_a_reply_from_being_a_refusal(grader):
 
 def test_without_a_grader_the_command_is_printed(grader):
     done = invoke("score", "answers.csv", exit_code=2)
-    assert "refusal-index score answers.csv --grader exact;" in done.stderr
+    assert "--grader exact" in done.stderr
     Path("some.csv").write_text("question,gold,response,grade\n" + ROWS.replace("\n", ",\n") + "Oslo?,O,O,correct\n")
     lines = [shlex.split(line) for line in invoke("score", "some.csv").stdout.split("\n") if line.startswith("  ")]
     assert ["refusal-index", "score", "some.csv", "--grader", "openai/gpt-4o-mini"] in lines

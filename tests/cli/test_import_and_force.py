@@ -163,7 +163,7 @@ def test_invalid_map_option_is_bad_input(run, given):
 def test_forced_option_requires_a_single_file(run):
     result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
     assert result.exit_code == 2
-    assert "--forced: expected a single FILE" in result.stderr
+    assert "--forced: expected a single file" in result.stderr
 
 
 def test_swapped_passes_are_bad_input_and_write_nothing(run):

@@ -233,6 +233,8 @@ def test_show_uses_the_stored_p_of_the_run(command, run_folder):
     weighted = [line.split()[9] for line in command("show", "r").stdout.splitlines() if line.startswith("low ")][:1]
     by_topic = command("show", "r", "--cluster", "topic").stdout.splitlines()
     assert [line.split()[9] for line in by_topic if line.startswith("low ")][:1] == weighted
+    unused = command("show", "r", "--by", "topic", "--weighted-score-p", "0.5")
+    assert (unused.exit_code, "do not depend on --weighted-score-p" in unused.stderr) == (2, True)
 
 
 def test_show_rejects_mixed_folders_and_missing_paths(command, run_folder):

@@ -107,6 +107,13 @@ def test_a_plain_file_has_a_short_summary(tmp_path):
     assert "0 asked more than once" in output
 
 
+def test_the_same_question_with_another_gold_answer_is_named_with_its_line(tmp_path):
+    records = [{"question": "Who?", "answer": answer} for answer in ("Ann", "Ann", "Bob")]
+    output = run(write(tmp_path / "q.jsonl", records)).stdout
+    assert "  2 asked more than once in the same words\n  1 of them with another gold answer (first: " in output
+    assert "q.jsonl, line 3): check which is right" in output
+
+
 def test_every_problem_is_listed_with_its_line_and_the_status_is_2(tmp_path):
     bad = [
         {"question": "a", "answer": "Z", "choices": ["A", "B"]},

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,28 +41,42 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("criterion", [{"penalty": 1.0}, {"max_error": 0.5}], ids=["penalty", "max_error"])
-@pytest.mark.parametrize("method", LIKELIHOODS)
-def test_decisions_on_held_out_questions_are_those_of_the_run(run, method, criterion, tmp_path):
-    found = ri.threshold(run, method, **criterion)
-    assert found.table is not None
-    found.save_rule(tmp_path / "rule.json")
-    evidence = evidence_of_run(run, METHODS[method])
-    refused = dict(found.table.select("question_id", "refused").iter_rows())
-    assert len(set(refused.values())) == 2
-    held_out = [(evidence.questions[name], evidence.answers[name]) for name in refused]
-    replies = [[answer.reply, json.loads(write_logprobs(answer.logprobs)), asked.text] for asked, answer in held_out]
-    (tmp_path / "replies.json").write_text(json.dumps(replies))
-    code = """
+DECIDING = """
 import sys
 for name in ("scipy", "numpy", "polars"):
     sys.modules[name] = None  # importing it fails
 import json, refusal_index as ri
-rule = ri.load_rule("rule.json", model="almanac/base")
-print(json.dumps([not rule.decide(*reply).answered for reply in json.load(open("replies.json"))]))
+decided = []
+for rule, replies in zip(sys.argv[1::2], sys.argv[2::2]):
+    loaded = ri.load_rule(rule, model="almanac/base")
+    decided.append([not loaded.decide(*reply).answered for reply in json.load(open(replies))])
+print(json.dumps(decided))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == list(refused.values())
+
+
+def test_decisions_on_held_out_questions_are_those_of_the_run(run, tmp_path):
+    """With every method and criterion; one process decides, as it takes longer to start than to decide."""
+    files, expected = [], []
+    for method, criterion in product(LIKELIHOODS, ({"penalty": 1.0}, {"max_error": 0.5})):
+        found = ri.threshold(run, method, **criterion)
+        assert found.table is not None
+        rule, place = (tmp_path / f"{len(expected)}-{name}.json" for name in ("rule", "replies"))
+        found.save_rule(rule)
+        evidence = evidence_of_run(run, METHODS[method])
+        refused = dict(found.table.select("question_id", "refused").iter_rows())
+        assert len(set(refused.values())) == 2
+        replies = []
+        for name in refused:
+            answer = evidence.answers[name]
+            logprobs = json.loads(write_logprobs(answer.logprobs))
+            replies.append([answer.reply, logprobs, evidence.questions[name].text])
+        place.write_text(json.dumps(replies))
+        files += [str(rule), str(place)]
+        expected.append(list(refused.values()))
+    done = subprocess.run(
+        [sys.executable, "-c", DECIDING, *files], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == expected
 
 
 @pytest.mark.parametrize(("criterion", "half"), [({"penalty": 1.0}, "first"), ({"max_error": 0.5}, "second")])
@@ -195,7 +210,7 @@ def test_file_that_is_no_rule_is_refused(content, tmp_path):
     (tmp_path / "rule.json").write_text(content)
     with pytest.raises(RuleError, match=r"rule\.json: "):
         load_rule(tmp_path / "rule.json")
-    with pytest.raises(RuleError, match="No such file or directory"):
+    with pytest.raises(RuleError, match=r"none\.json: No such file or directory; expected a rule of"):
         load_rule(tmp_path / "none.json")
 
 

@@ -338,7 +338,9 @@ class TestErrors:
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidance": "score"})
 
     def test_absent_score_column_is_named(self):
-        with pytest.raises(ConfidenceError, match=r"expected a column 'scroe' with the confidence.*confidence=score"):
+        with pytest.raises(
+            ConfidenceError, match=r"expected a column 'scroe' with the confidence.*did you mean 'score'"
+        ):
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidence": "scroe"})
 
     @pytest.mark.parametrize(
@@ -349,8 +351,8 @@ class TestErrors:
             ("s.parquet", b"PAR1 broken", "cannot be read as Parquet"),
             ("s.jsonl.gz", b"not gzip", "cannot be unpacked"),
             ("s.json", b"[{", "expected one JSON document"),
-            ("s.json", b'{"a": 1}', "expected a list of objects"),
-            ("s.json", b'{"a": [1], "b": [1, 2]}', "an object of columns of equal length"),
+            ("s.json", b'{"a": 1}', "expected one list of scores"),
+            ("s.json", b'{"a": [1], "b": [1, 2]}', "expected one list of scores"),
             ("s.json", b"[1]", "item 1: expected an object"),
             ("s.jsonl", b'{"question_id": "q", "confidence": 0.5}\n{\n', "line 2: expected one JSON object"),
             ("s.csv", b"question_id;confidence\nq;0,5\n", "expected a number"),

@@ -235,7 +235,6 @@ def test_writing_rejects_a_table_with_other_columns(tmp_path):
 BAD = {
     "missing column names the nearest": ("x.csv", "refusd,wrong\n1,0\n", ["'refused'", "rename 'refusd'"]),
     "missing column of any other name": ("x.csv", "a,b\n1,0\n", ["'refused'", "'a', 'b'", "add a column"]),
-    "bars": ("x.csv", "refused|wrong\n1|0\n", ["separated by commas", "found '|'"]),
     "misspelt variant would merge prompts": ("x.csv", "refused,wrong,Varient\n1,0,low\n", ["'Varient'", "'variant'"]),
     "not a boolean": ("x.csv", "refused,wrong\n1,0\n\nmaybe,0\n", ["line 4", "'refused'", "yes", "'maybe'"]),
     "line counts breaks in cells": ("x.csv", 'refused,wrong,gold\n1,0,"a\nb"\n1,x,c\n', ["line 4", "'wrong'", "'x'"]),

@@ -112,12 +112,15 @@ def test_variants_share_a_forced_question_and_draws_do_not():
 @pytest.mark.parametrize(
     ("passes", "message"),
     [
-        ([first_pass("a", C)], "expected refused questions, got none.*--refusal"),
+        ([first_pass("a", C)], "expected refused questions, got none.*refusal="),
         (
             [first_pass("a", R, question=Question("a", "", "so"))],
             "expected the question of every refused question, got 1 of",
         ),
-        ([first_pass("a", R, question=Question("a", "a?", ""))], r"expected the answer.*'a'.*--column answer=NAME"),
+        (
+            [first_pass("a", R, question=Question("a", "a?", ""))],
+            r"expected the answer.*'a'.*columns=.\"answer\": \"NAME\"",
+        ),
         (
             [first_pass("a", R), first_pass("a", R, variant="x", question=Question("a", "b?", "so"))],
             "two with different texts",
@@ -132,7 +135,7 @@ def test_questions_that_cannot_be_forced_are_rejected(passes, message):
 def test_one_model_is_chosen_by_its_name():
     passes = [first_pass("a", C), first_pass("a", R, model="n")]
     assert of_one_model(passes, "x", "n") == (passes[1],)
-    for name, told in ((None, "2 models; choose one with --name: m, n"), ("N", "got 'N'; did you mean 'n'")):
+    for name, told in ((None, r"2 models \(m, n\); choose one with name=\"m\""), ("N", "got 'N'; did you mean 'n'")):
         with pytest.raises(DatasetError, match=told):
             of_one_model(passes, "x", name)
     with pytest.raises(DatasetError, match="on 2 datasets"):
@@ -294,7 +297,7 @@ def test_shared_forced_pass_is_applied_to_every_variant(tmp_path: Path) -> None:
 def test_a_second_file_of_another_model_is_rejected_unless_a_name_is_given(tmp_path: Path) -> None:
     first = csv_of(tmp_path / "first.csv", "id,grade,model", [("a", "C", "gpt-4o"), ("b", "A", "gpt-4o")])
     second = csv_of(tmp_path / "second.csv", "id,grade,model", [("a", "B", "llama")])
-    with pytest.raises(DatasetError, match=r"answers of gpt-4o, got those of llama: .* add --name gpt-4o"):
+    with pytest.raises(DatasetError, match=r"answers of gpt-4o, got those of llama: .* with name=\"gpt-4o\""):
         joined(first, second)
     named = to_outcomes(joined(first, second, ReadOptions(name="gpt-4o")))
     assert named["wrong"].to_list() == [True, False]
@@ -318,14 +321,14 @@ def test_a_file_is_not_its_own_second_file(tmp_path: Path) -> None:
 def test_refusals_cannot_be_recognised_without_replies(tmp_path: Path) -> None:
     """The counts would be the same as without the option, which nothing would say."""
     first, _ = two_files(tmp_path)
-    with pytest.raises(DatasetError, match="--refusal: expected replies"):
+    with pytest.raises(DatasetError, match="refusal: expected replies"):
         import_first(first, None, ReadOptions(refusal="wording"))
 
 
 def test_unrelated_pass_files_are_rejected(tmp_path: Path) -> None:
     first, second = two_files(tmp_path)
     second.write_text("id,grade\nx1,A\nx2,B\n")
-    with pytest.raises(DatasetError, match=r"expected the forced answers .* got none of 64.*q0.*x1.*question_id=NAME"):
+    with pytest.raises(DatasetError, match=r"expected the forced answers .* got 0 of 64 .*q0.*x1.*question_id"):
         joined(first, second)
     second.write_text("id,grade\nq0,A\nq0,B\n")
     with pytest.raises(DatasetError, match=r"lines 2, 3: expected every question once, got the id 'q0' 2 times"):

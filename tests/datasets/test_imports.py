@@ -155,10 +155,10 @@ def test_refusal_pattern_applies_whatever_the_grade(written):
 BAD = {
     "unknown grade": (SIMPLEQA + "Why?,Because,so,D\n", {}, ["line 5", "'grade'", "'D'", "A, B, C", "NOT_ATTEMPTED"]),
     "Inspect's letter": (SIMPLEQA + "Why?,Because,so,I\n", {}, ["line 5", "'I'"]),
-    "no grade": ("problem,x\nWho?,I\n", {}, ["column 'grade'", "'problem', 'x'", "--column grade="]),
+    "no grade": ("problem,x\nWho?,I\n", {}, ["column 'grade'", "'problem', 'x'", 'columns={"grade": ']),
     "questions": ("problem,target\nWho?,I\n", {}, ["questions without replies", "refusal-index run --data "]),
-    "ungraded": ("problem,target,reply\nWho?,I,me\n", {}, ["replies without", "--grader exact", "--column grade="]),
-    "no gold": ("problem,reply\nWho?,I\n", {}, ["without grades and gold answers", "--column answer=NAME"]),
+    "ungraded": ("problem,target,reply\nWho?,I,me\n", {}, ["replies without", 'grader="exact"', "name it"]),
+    "no gold": ("problem,reply\nWho?,I\n", {}, ["without grades and gold answers", "'problem', 'reply'"]),
     "misspelt column": (SIMPLEQA, {"columns": {"grade": "grad"}}, ["'grad'", "'grade'"]),
     "unknown role": (SIMPLEQA, {"columns": {"grades": "grade"}}, ["--column", "'grades'", "'grade'"]),
     "flag": ("question,target,abstained\nWho?,I,perhaps\n", {}, ["line 2", "'abstained'", "'perhaps'"]),
@@ -170,15 +170,14 @@ BAD = {
     "empty id": ("id,question,target,grade\n,Who?,I,A\n", {}, ["line 2", "'id'"]),
     "draw": ("draw,question,target,grade\nx,Who?,I,A\n", {}, ["line 2", "'draw'", "'x'"]),
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
-    "bars": ("problem|grade\nWho?|A\n", {}, ["'|'", "commas"]),
     "pattern": (SIMPLEQA, {"refusal": "+("}, ["refusal", "missing"]),
     "bare pattern": (SIMPLEQA, {"refusal": "cannot"}, ["refusal", "'+cannot'"]),
     "slow pattern": (
         f"question,target,response,grade\na,1,{'a' * 40},0\n",
         {"refusal": "+(a|aa)+$b"},
-        ["--refusal", "takes more than", "nested repetitions"],
+        ["refusal: ", "takes more than", "nested repetitions"],
     ),
-    "scorer": (SIMPLEQA, {"scorer": "match"}, ["--scorer", "graded"]),
+    "scorer": (SIMPLEQA, {"scorer": "match"}, ["scorer: ", "graded"]),
 }
 
 
@@ -203,7 +202,7 @@ def test_bad_grade_in_a_json_document_is_named_by_its_item(written):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": [{"grade": "A"}], "b": [{"grade": "A"}]}', r"lists at 'a', 'b': choose one with --rows a"),
+        ('{"a": [{"grade": "A"}], "b": [{"grade": "A"}]}', r"lists at 'a', 'b': choose one with rows=\"a\""),
         ('{"a": 1}', "no list of objects"),
         ("[1]", "item 1"),
         ('[{"grade": "A"', "cut off"),
@@ -305,7 +304,7 @@ def test_one_filter_of_several_is_chosen(written_samples):
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({"metrics": ["bleu", "f1"], "bleu": 1, "f1": 1}, {}, r"expected one metric, got bleu, f1.*--scorer"),
+        ({"metrics": ["bleu", "f1"], "bleu": 1, "f1": 1}, {}, r"expected one metric, got bleu, f1.*scorer=\"bleu\""),
         ({"exact_match": 0.5}, {}, r"line 2, column 'exact_match': expected a grade out of .*got 0\.5"),
         ({}, {"scorer": "bleu"}, r"line 1: expected a metric 'bleu', got exact_match"),
         ({"resps": [[-1.5]]}, {}, "expected the text of a reply"),
@@ -381,6 +380,12 @@ TRIVIA = {"value": "Ann", "aliases": ["Anna"]}
 def test_further_targets_of_other_tasks_are_aliases(written_samples, changes, gold, aliases):
     (one,) = read_samples(written_samples(sample(1, **changes)))
     assert (one.question.gold, one.question.aliases) == (gold, aliases)
+
+
+@pytest.mark.parametrize("nothing", [None, [], [[]], [[None]]])
+def test_theory_a_sample_without_a_reply_has_no_grade_whatever_its_metric(written_samples, nothing):
+    (one,) = read_samples(written_samples(sample(1, resps=nothing, filtered_resps=nothing)))
+    assert (one.grade, one.reply, one.unused_grades) == (U, None, 1)
 
 
 def test_empty_reply_of_a_sample_is_unscored(written_samples):

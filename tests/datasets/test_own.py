@@ -175,8 +175,7 @@ BAD = {
         ["line 3", "'pattern'", "1,000,000,000 parts"],
     ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
-    "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
-    "bars": ("x.csv", "question|answer\na|A\n", ["found '|'", "commas"]),
+    "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'question', 'reply'", 'columns={"answer": ']),
     "two answer columns": ("x.csv", "question,answer,gold\nWho?,A,B\n", ["'gold' and 'answer'", "answer=gold"]),
     "gold missing": ("x.csv", 'question,answer\n"a\nb",A\nc,\nd,D\ne, \n', ["lines 4, 6", "'answer'", "empty cell"]),
     "gold null": ("x.jsonl", '{"question": "a", "answer": null}', ["line 1", "'answer'"]),
@@ -284,7 +283,7 @@ def test_bad_arguments_are_refused(tmp_path):
         load_dataset("own", data=tmp_path / "none.csv")
     with pytest.raises(DatasetError, match="did you mean 'answer'"):
         load_dataset("own", data=path, columns={"anser": "answer"})
-    with pytest.raises(DatasetError, match=r"'anser' with the answer.*did you mean 'answer'\? .* answer=answer"):
+    with pytest.raises(DatasetError, match=r"'anser' with the answer.*did you mean 'answer'\?"):
         load_dataset("own", data=path, columns={"answer": "anser"})
 
 
@@ -336,7 +335,7 @@ def test_line_endings_and_byte_order_mark_do_not_matter(tmp_path):
         assert load_dataset("own", data=file(tmp_path, other)).questions == plain
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1250"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "cp1250"])
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
 def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path, name, encoding):
     text = (
@@ -345,7 +344,8 @@ def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path
         else "id,question,answer\n1,a,b\n2,Où,c\n"
     )
     text = text.replace("ù", "ú") if encoding == "cp1250" else text
-    line = 1 if encoding == "utf-16" else 3
+    text = text.replace("a,b", "ü,b") if encoding == "utf-16-le" else text
+    line = 2 if encoding == "utf-16-le" else 3
     with pytest.raises(DatasetError, match=rf"{name}, line {line}: expected text in UTF-8, got .*save it as UTF-8"):
         list(question_reader(file(tmp_path, text, name, encoding)))
 
@@ -607,11 +607,11 @@ def test_property_of_a_file_its_separator_and_byte_order_mark_do_not_change_its_
 @pytest.mark.parametrize(("encoding", "text"), [("latin-1", "Où?"), ("cp1252", "“Where”?")])
 def test_text_of_an_old_spreadsheet_names_the_encoding_that_then_reads_it(tmp_path, encoding, text):
     path = file(tmp_path, f"question;answer\n{text};Rome\n", "x.csv", encoding)
-    with pytest.raises(DatasetError, match=rf"'{re.escape(text)}' is right, add --encoding {encoding},"):
+    with pytest.raises(DatasetError, match=rf"'{re.escape(text)}' is right, read it with encoding=\"{encoding}\""):
         load_dataset("own", data=path)
     assert load_dataset("own", data=path, encoding=encoding).questions[0].text == text
     with pytest.raises(DatasetError, match="encoding: expected utf-8, latin-1"):
-        load_dataset("own", data=path, encoding="utf-16")
+        load_dataset("own", data=path, encoding="rot13")
 
 
 def test_first_sheet_of_a_workbook_is_read_with_numbers_and_dates_as_text(tmp_path):
@@ -630,5 +630,5 @@ def test_workbook_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monke
     book.active.append(["question", "answer" * 1000])
     book.save(tmp_path / "x.xlsx")
     monkeypatch.setattr("refusal_index.data.workbooks.MAX_UNPACKED", 1000)
-    with pytest.raises(DatasetError, match=r"x\.xlsx cannot be read as a workbook \(expected at most 1,000 bytes in "):
+    with pytest.raises(DatasetError, match=r"x\.xlsx cannot be read as a workbook: expected at most 1,000 bytes in "):
         load_dataset("own", data=tmp_path / "x.xlsx")

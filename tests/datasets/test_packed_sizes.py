@@ -34,15 +34,20 @@ def packed(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (ROWS, "it unpacks to more than 50 lines"),
-        ("question,answer\n" + "x" * 201, "expected lines of at most 200 bytes"),
+        ("question,answer\n" + "x" * 201, "expected lines of at most 200 characters"),
         ("question,answer\n" + f"{'y' * 90},Ann\n" * 40, "it unpacks to more than 1,000 bytes"),
     ],
-    ids=["lines", "one line", "bytes"],
+    ids=["one line", "bytes"],
 )
 def test_questions_that_unpack_to_too_much_are_refused(tmp_path, low, text, says):
     with pytest.raises(DatasetError, match=says):
         load_dataset("own", data=packed(tmp_path, "q.csv.gz", text))
+
+
+def test_questions_that_unpack_to_too_many_lines_are_refused(tmp_path, low, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_UNPACKED", 100_000)
+    with pytest.raises(DatasetError, match="it unpacks to more than 50 lines"):
+        load_dataset("own", data=packed(tmp_path, "q.csv.gz", ROWS))
 
 
 def test_a_plain_file_may_be_as_large_as_it_is(tmp_path, low):

@@ -438,8 +438,8 @@ def test_the_real_set_of_9999_questions_loads():
 BAD = {
     "nothing": ("wiki.json", "", "expected one JSON document"),
     "an empty list": ("wiki.json", "[]", "expected at least one question, got none"),
-    "an empty object": ("wiki.json", "{}", "expected a list of objects"),
-    "no answers": ("wiki.json", '{"Who?": "Ann"}', "expected a list of objects, or .* with 'correct_answer'"),
+    "an empty object": ("wiki.json", "{}", "expected one list of questions"),
+    "no answers": ("wiki.json", '{"Who?": "Ann"}', "expected one list of questions"),
     "an empty answer": ("wiki.json", '{"Who?": {"correct_answer": " "}}', "item 1, column 'answer': .* empty cell"),
     "other fields": (
         "wiki.jsonl",

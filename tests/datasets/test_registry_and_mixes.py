@@ -99,19 +99,19 @@ def test_the_almanac_is_read_from_its_two_files(tmp_path):
     digest = hashlib.sha256(content).hexdigest()
     (tmp_path / "almanac.jsonl").write_bytes(content)
     (tmp_path / "almanac.sha256").write_text(f"{digest}  almanac.jsonl\n")
-    data = provider.load(folder=tmp_path)
+    data = provider.load_from(tmp_path)
     assert data.questions == (Question("e1-born", "When was X born?", "1804", (), "people"),)
     assert (data.default_grader, data.sha256) == ("exact", digest)
 
 
 def test_a_damaged_almanac_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="missing from this installation"):
-        provider.load(folder=tmp_path)
+        provider.load_from(tmp_path)
     (tmp_path / "almanac.jsonl").write_text("{}")
     for checksum in ("", "0" * 64):
         (tmp_path / "almanac.sha256").write_text(checksum)
         with pytest.raises(DatasetError, match="is damaged"):
-            provider.load(folder=tmp_path)
+            provider.load_from(tmp_path)
 
 
 def test_the_almanac_takes_no_file():

@@ -140,9 +140,8 @@ BROKEN = {
     "w.jsonl.gz": (b"no gzip", "cannot be unpacked"),
     "w.parquet": (b"PAR1 no parquet", "cannot be read"),
     "w.csv": (b'title,text\nA,"x\n', "w.csv"),
-    "s.csv": (b"title|text\nA|x\n", "separated by commas"),
     "e.csv": (b"", "at least one page"),
-    "w.txt": (b"A page.", "expected a file that ends in"),
+    "w.doc": (b"A page.", "expected a file that ends in"),
 }
 
 

@@ -30,6 +30,7 @@ from refusal_index.protocol.steps import GRADE_REASONS
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT, blocks
+from tests.runs.test_package import USED_ELSEWHERE
 
 # --- The reference is complete
 
@@ -52,7 +53,7 @@ def test_every_public_name_is_in_the_python_reference_once():
     assert {*public, *(f"refusal_index.stats.{name}" for name in stats.__all__)} <= set(paths)
     for path in paths:
         module, _, name = path.rpartition(".")
-        assert hasattr(importlib.import_module(module), name), path
+        assert name in USED_ELSEWHERE or hasattr(importlib.import_module(module), name), path
 
 
 def test_store_tables_match_the_code():

@@ -10,23 +10,28 @@ from dataclasses import replace
 
 import pytest
 
-mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
-pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
-
-from refusal_index.plugins.trackers.results import TrackerError, read_exported  # noqa: E402
-from refusal_index.plugins.trackers.tracker import (  # noqa: E402
+from refusal_index.plugins.trackers.tracker import (
     Subject,
+    TrackerError,
     export_runs,
+    read_exported,
     tracker_class,
 )
-from refusal_index.render.summary import numbers  # noqa: E402
-from tests.exporters.conftest import leaves  # noqa: E402
+from refusal_index.render.summary import numbers
+from tests.exporters.conftest import leaves
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers", "mlflow")]
 
 
 @pytest.fixture(scope="session")
-def database(tmp_path_factory):
+def mlflow():
+    """MLflow itself, which takes seconds to import: no worker does so unless it runs a test of it."""
+    pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
+    return pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+
+
+@pytest.fixture(scope="session")
+def database(mlflow, tmp_path_factory):
     """Create the database tables once, which takes seconds."""
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
@@ -34,7 +39,7 @@ def database(tmp_path_factory):
 
 
 @pytest.fixture
-def client(database, monkeypatch, tmp_path):
+def client(mlflow, database, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(database, tmp_path)}")
@@ -57,7 +62,7 @@ def test_every_summary_number_is_stored_in_mlflow(drawn, client):
 
 
 @pytest.mark.nightly
-def test_parameters_table_and_files_are_logged(drawn, client):
+def test_parameters_table_and_files_are_logged(drawn, mlflow, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     assert found.data.params["decoding.temperature"] == "0.7"
@@ -69,7 +74,7 @@ def test_parameters_table_and_files_are_logged(drawn, client):
     assert [tuple(row) for row in table["data"]] == drawn.outcomes.rows()
 
 
-def test_texts_statuses_and_caveats_are_artifacts_and_undefined_metrics_are_not_numbers(drawn, client):
+def test_texts_statuses_and_caveats_are_artifacts_and_undefined_metrics_are_not_numbers(drawn, mlflow, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     prompts = drawn.folder.read_about()["prompt_set"]
@@ -89,7 +94,7 @@ def test_texts_statuses_and_caveats_are_artifacts_and_undefined_metrics_are_not_
 
 
 @pytest.mark.nightly
-def test_mlflow_loads_the_outcome_table(drawn, client, monkeypatch):
+def test_mlflow_loads_the_outcome_table(drawn, mlflow, client, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "refusal-index")
     export_runs([drawn.path], "mlflow")
@@ -180,7 +185,7 @@ def test_retries_are_few_unless_mlflow_settings_ask_for_more(drawn, monkeypatch)
 
 
 @pytest.mark.nightly
-def test_run_that_fails_while_logging_is_marked_failed(drawn, client, monkeypatch):
+def test_run_that_fails_while_logging_is_marked_failed(drawn, mlflow, client, monkeypatch):
     def full(*_args):
         raise OSError("No space left on device")
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import time
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("wandb", reason="needs the extra 'wandb'")
-
 from refusal_index.plugins.trackers import clients
-from refusal_index.plugins.trackers.results import TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import Subject, export_runs, tracker_class
+from refusal_index.plugins.trackers.tracker import Subject, TrackerError, export_runs, read_exported, tracker_class
 from refusal_index.render.summary import numbers
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import read_offline_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra 'wandb'"),
+    pytest.mark.usefixtures("no_trackers"),
+]
 
 
 @pytest.fixture

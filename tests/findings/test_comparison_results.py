@@ -354,7 +354,7 @@ def test_corrected_index_budget_split_matches_stats_and_ri_uses_all():
 
 
 def test_plan_raises_if_ri_is_too_high_for_the_assumed_noise():
-    with pytest.raises(OutcomeTableError, match="raise --refusal-slope or --error-slope"):
+    with pytest.raises(OutcomeTableError, match="plan with higher slopes"):
         plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0, None), from_run=True)
 
 

@@ -419,16 +419,37 @@ def test_gate_at_a_look_uses_the_group_sequential_level(base):
     assert test.pvalue_holm == pytest.approx(4 * look.pvalue(test.pvalue_beyond))
 
 
-def test_gate_rejects_a_baseline_without_a_forced_pass(base):
-    rows = base.tables["normal"].with_columns(
+def never_forced(run: RunResults) -> RunResults:
+    """Return a run without its forced pass, in which every second question is unanswerable."""
+    rows = run.tables["normal"].with_columns(
         wrong=pl.when(~pl.col("refused")).then("wrong"),
         forced_grade=pl.lit(None, pl.String),
         forced_reply=pl.lit(None, pl.String),
         unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
+        answerable=pl.int_range(pl.len()) % 2 == 0,
     )
-    never = RunResults.of_tables("never", base.source, "m", "d", {"normal": rows})
+    return RunResults.of_tables("never", run.source, "m", "d", {"normal": rows})
+
+
+def test_gate_rejects_a_baseline_without_a_forced_pass(base):
     with pytest.raises(OutcomeTableError, match=r"baseline: expected forced answers .* got a first pass only"):
-        decide(base, never, Policy())
+        decide(base, never_forced(base), Policy())
+
+
+def test_bounds_on_refusals_alone_need_no_forced_pass(base):
+    never = never_forced(base)
+    rates = {"refused_answerable": 0.9, "refused_unanswerable": 0.9, "refusal_rate": 0.9}
+    found = decide(never, None, Policy(at_most=rates))
+    assert found.verdict == "pass"
+    assert found.missing == {"candidate": 0}
+    assert found.questions == N
+    refused = never.outcomes.group_by("answerable").agg(pl.col("refused").mean()).sort("answerable")["refused"]
+    shown = [guard(found, name).candidate for name in ("refused_unanswerable", "refused_answerable")]
+    assert shown == pytest.approx(refused.to_list())
+    assert guard(found, "refusal_rate").candidate == pytest.approx(never.outcomes["refused"].mean())
+    assert decide(never, None, Policy(at_most={"refused_answerable": 0.01})).verdict == "fail"
+    with pytest.raises(OutcomeTableError, match="candidate: expected forced answers"):
+        decide(never, None, Policy(at_most=rates, at_least={"refusal_index": 0}))
 
 
 def test_most_changed_questions_list_worst_losses_first():

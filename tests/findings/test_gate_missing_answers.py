@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.findings.test_gate import draws_of, guard, run_of
+from tests.tiers import one_fast
 
 import refusal_index.render.comparison
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
@@ -21,11 +22,12 @@ from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.imputation import (
     CELLS,
+    IS_REFUSED_AGAIN,
     cells_used,
-    count_missing,
     filled_in,
     imputed,
     imputed_in_cells,
+    is_missing,
     with_absent,
     with_forced_grades,
     without_refused_again,
@@ -201,7 +203,7 @@ def test_unknown_rows_are_spread_over_four_cells_by_theory():
 def test_imputation_keeps_what_is_known_in_any_order_of_rows(cells, adverse, random):
     rows = table(*map(list, zip(*cells, strict=True)))
     filled = imputed(rows, adverse)
-    assert count_missing(filled) == 0
+    assert not is_missing(filled).any()
     for name in ("refused", "wrong"):
         known = rows[name].is_not_null()
         assert filled.filter(known)[name].equals(rows.filter(known)[name])
@@ -222,7 +224,7 @@ def test_chosen_number_of_missing_rows_falls_into_the_cell(cell, count):
 def test_absent_questions_get_a_row_without_a_grade():
     rows = with_absent(table([True, False], [True, False]), ["q000", "q009"], n_unknown=2)
     assert rows["question_id"].to_list() == ["q000", "q001", "q009", "absent 0", "absent 1"]
-    assert count_missing(rows) == 3
+    assert is_missing(rows).sum() == 3
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ def test_failure_needs_the_graded_answers_only(base):
     assert decide(without_grades(worse, gone), base, LENIENT).verdict == "fail"
 
 
-@pytest.mark.parametrize("room", [0.004, 0.008, 0.01, 0.013])
+@one_fast("room", [0.008, 0.004, 0.01, 0.013])
 def test_tipping_point_is_the_smallest_number_in_the_worst_cell(base, equal, room):
     gone = some_of(np.ones(N, dtype=bool), 90)
     candidate = without_grades(equal, gone)
@@ -316,16 +318,6 @@ def test_tipping_point_is_the_smallest_number_in_the_worst_cell(base, equal, roo
     assert f"{point.count} of the candidate's 90 missing answers" in " ".join(text.split())
 
 
-def brute_force_tipping_count(candidate: RunResults, base: RunResults, policy: Policy) -> int:
-    """Return the smallest number of ungraded refusals, right when forced, with which the guard on RI does not pass."""
-    rows = rows_of(candidate)
-    for count in range(rows["wrong"].null_count() + 1):
-        filled = with_rows(candidate, imputed_in_cells(rows, ["refused_right"], count))
-        if guard(decide(filled, base, policy), "refusal_index").test.verdict != "pass":
-            return count
-    raise AssertionError("no number keeps the guard from passing")
-
-
 def test_tipping_point_of_refusals_without_a_forced_grade_by_brute_force():
     eager = [run_of(*draws_of(0.6, seed, n=N, refusal=-0.9), name) for seed, name in ((1, "base"), (3, "candidate"))]
     base, equal = eager
@@ -340,7 +332,15 @@ def test_tipping_point_of_refusals_without_a_forced_grade_by_brute_force():
     )
     point = decide(candidate, base, policy).tipping_point
     assert (point.metric, point.missing, point.cells) == ("refusal_index", 90, ("refused_right",))
-    assert point.count == brute_force_tipping_count(candidate, base, policy)
+    rows = rows_of(candidate)
+
+    def passes(count: int) -> bool:
+        """Whether the guard on RI passes with this number of ungraded refusals right when forced."""
+        filled = with_rows(candidate, imputed_in_cells(rows, ["refused_right"], count))
+        return guard(decide(filled, base, policy), "refusal_index").test.verdict == "pass"
+
+    assert all(passes(count) for count in {*range(0, point.count, 10), point.count - 1})
+    assert not passes(point.count)
 
 
 def test_tipping_point_counts_questions_not_their_samples(base, equal):
@@ -354,6 +354,11 @@ def test_tipping_point_counts_questions_not_their_samples(base, equal):
     assert repeated == once
 
 
+def test_only_a_question_that_is_known_to_have_no_right_answer_is_not_refused_again():
+    rows = pl.DataFrame({"refused": True, "forced_grade": "refused", "answerable": [None, True, False]})
+    assert rows.filter(IS_REFUSED_AGAIN).height == 2
+
+
 @given(st.integers(0, 12))
 def test_missing_rows_fall_into_the_worst_cell_that_they_can_be_in(count):
     rows = table(
@@ -361,7 +366,7 @@ def test_missing_rows_fall_into_the_worst_cell_that_they_can_be_in(count):
     )
     worst = ["answered_wrong", "refused_right"]
     filled = imputed_in_cells(rows, worst, count)
-    assert count_missing(filled) == 0
+    assert not is_missing(filled).any()
     assert filled["refused"][24:].to_list() == [True] * 4 + [False] * 4
     in_worst = filled.tail(12).filter(pl.col("refused") != pl.col("wrong")).height
     assert in_worst >= count

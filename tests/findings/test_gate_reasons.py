@@ -137,7 +137,9 @@ def test_settings_that_differ_and_equal_runs_stand_in_the_first_line(base):
     hot = replace(recorded(v2()), settings={**recorded(v2()).settings, "decoding": {"temperature": 1.0}})
     found = decide(hot, recorded(base), WIDEST)
     assert found.verdict == "pass"
-    assert found.why.endswith(" But the runs also differ in decoding, which may be the reason.")
+    assert found.why.endswith(
+        " But the runs also used different settings (temperature, top-p or maximum tokens), which may be the reason."
+    )
     assert decide(base, base, WIDEST).why.endswith(
         " But both are the same run, or copies of it, so no models are compared."
     )

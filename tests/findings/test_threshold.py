@@ -267,6 +267,22 @@ def test_question_without_first_grade_is_excluded_from_that_variant_only():
     assert low.difference is not None
 
 
+def test_refused_unanswerable_questions_with_a_score_are_errors_of_answering_everything():
+    rows = [
+        {"question_id": str(number), "refused": number % 3 == 0, "wrong": number % 3 == 0 or number % 5 == 0}
+        | {"confidence": number / 100, "answerable": number % 3 != 0, "schema_version": 1}
+        for number in range(1, 91)
+    ]
+    (run,) = runs_of_table(HERE, read_outcomes(rows), {})
+    chosen = find_threshold(run, ThresholdOptions(penalty=1))
+    assert not [one for one in chosen.statements if one.code == "unanswerable_left_out"]
+    answer_all = chosen.points[-1]
+    other_half = [row for row in rows if row["question_id"] in chosen.halves.second]
+    assert answer_all.kind == "answer_all"
+    assert answer_all.questions == len(other_half)
+    assert answer_all.error_rate.estimate == pytest.approx(sum(row["wrong"] for row in other_half) / len(other_half))
+
+
 def test_threshold_report_accounts_for_clusters_and_weights():
     run = planted()
     plain = find_threshold(run, PENALTY)

@@ -340,6 +340,23 @@ def test_never_reached_server_opens_the_breaker_at_once():
     assert once.reason is None
 
 
+def test_function_that_never_works_opens_the_breaker_after_a_few_identical_failures_of_a_question():
+    def failed(text: str) -> Failure:
+        return Failure(text, "python:my:answer", FailureKind.OWN, "fix the function")
+
+    same, different, once = CircuitBreaker(), CircuitBreaker(), CircuitBreaker()
+    once.worked("model")
+    for number in range(3):
+        assert same.reason is None
+        same.troubled("model", "q0", failed("raised KeyError: 'docs'"))
+        different.troubled("model", f"q{number}", failed("raised KeyError: 'docs'"))
+        different.troubled("model", "q0", failed(f"raised ValueError: {number}"))
+        once.troubled("model", "q0", failed("raised KeyError: 'docs'"))
+    assert same.reason == "python:my:answer failed in each of 3 attempts (raised KeyError: 'docs'); fix the function"
+    assert different.reason is None, "no question failed three times alike"
+    assert once.reason is None, "a function that has worked may work again"
+
+
 def test_waiting_ends_when_the_breaker_opens():
     breaker = CircuitBreaker()
 

@@ -87,7 +87,7 @@ def test_each_error_is_classified(error, kind):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ValueError("a mistake"), FailureKind.DOUBTFUL),
+        (ValueError("a mistake"), FailureKind.OWN),
         (HttpError(500), FailureKind.PASSING),
         (HttpError(400), FailureKind.REQUEST),
         (ConnectionResetError(), FailureKind.PASSING),

@@ -141,7 +141,7 @@ def test_epochs_are_draws(log):
 def test_one_scorer_of_several_is_chosen(log):
     path = log(sample(1, "N"), scorers=(second_judge(),))
     assert grades(path, "second_judge") == [I]
-    with pytest.raises(FirstPassError, match="judge, second_judge; choose one with --scorer"):
+    with pytest.raises(FirstPassError, match="judge, second_judge; choose one with scorer="):
         read_foreign_log(path)
     with pytest.raises(FirstPassError, match="expected scores of 'jugde', got judge, second_judge"):
         read_foreign_log(path, "jugde")
@@ -299,5 +299,5 @@ def test_every_unknown_score_is_named(log):
     path = log(sample(1, "P"), sample(2, "C"), sample(3, "Q"))
     with pytest.raises(FirstPassError, match="sample 'q1', score 'judge'") as caught:
         read_foreign_log(path)
-    assert caught.value.unknown_words == ("P", "Q")
+    assert caught.value.remedy == ("map", ("P=GRADE", "Q=GRADE"))
     assert [one.grade for one in read_foreign_log(path, None, {"p": "correct", "q": "refused"}).passes] == [C, C, R]

@@ -7,20 +7,26 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "refusal_index"
 FILES = sorted(SOURCE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
 PAIRS = 10
 """Assignments such as ``low, high = -high, -low`` in the whole package: of values that change together."""
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """Parse a module, when the first test asks for it: every worker imports this file, one runs most of its tests."""
+    return ast.parse(path.read_text())
+
+
 def packed(path: Path) -> Iterator[int]:
     """Yield the lines of assignments that hold several targets and as many values."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree(path)):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
         target = node.targets[0]
@@ -33,10 +39,9 @@ def test_assignments_are_written_one_to_a_line():
     assert len(found) <= PAIRS, found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_formatting_is_switched_off(path):
-    assert "# fmt: off" not in path.read_text()
-    assert "# fmt: skip" not in path.read_text()
+def test_no_formatting_is_switched_off():
+    found = [in_package(path) for path in FILES if re.search("# fmt: (off|skip)", path.read_text())]
+    assert not found
 
 
 def in_package(path: Path) -> str:
@@ -68,9 +73,9 @@ def takes_loose(path: Path) -> bool:
     return name.startswith("stats/") or is_command or name in (*STATISTICS, *MAKES_ANALYSIS)
 
 
-def loose(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def loose(parsed: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of parameters and of fields of classes that an `Analysis` carries."""
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed):
         if isinstance(node, ast.arg) and node.arg in LOOSE:
             yield node.lineno, node.arg
         if isinstance(node, ast.ClassDef):
@@ -96,7 +101,7 @@ def test_how_results_are_computed_is_carried_whole():
         f"{in_package(path)}:{line} {name}"
         for path in FILES
         if not takes_loose(path)
-        for line, name in loose(TREES[path])
+        for line, name in loose(tree(path))
     ]
     assert not found, f"take the Analysis (or the options that carry one) instead of a part of it: {found}"
 
@@ -129,7 +134,7 @@ def carried(node: ast.ClassDef) -> set[str]:
 def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
     """Yield every class of the package, with its module."""
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef):
                 yield path, node
 
@@ -186,10 +191,11 @@ def test_lines_of_code_are_counted_without_comments_and_docstrings():
     assert code_lines(text) == 5
 
 
-@pytest.mark.parametrize("path", FILES, ids=in_package)
-def test_modules_are_short(path):
-    lines = code_lines(path.read_text())
-    assert lines <= MOST_LINES, f"{lines} lines of code, {MOST_LINES} at most: move one of its subjects to a module"
+def test_modules_are_short():
+    texts = {in_package(path): path.read_text() for path in FILES}
+    long = {name: text for name, text in texts.items() if len(text.splitlines()) > MOST_LINES}
+    found = [f"{name}: {lines}" for name, text in long.items() if (lines := code_lines(text)) > MOST_LINES]
+    assert not found, f"{MOST_LINES} lines of code at most: move one of the subjects of {found} to a module"
 
 
 # --- No import for its effect
@@ -214,7 +220,6 @@ def test_imports_for_their_effect_are_found(source):
     assert list(for_effect(source)) == [1]
 
 
-@pytest.mark.parametrize("path", CORE, ids=in_package)
-def test_the_core_imports_no_module_for_its_effect(path):
-    found = list(for_effect(path.read_text()))
-    assert not found, f"lines {found}: call or pass what the module provides, or register it as an entry point"
+def test_the_core_imports_no_module_for_its_effect():
+    found = [f"{in_package(path)}:{line}" for path in CORE for line in for_effect(path.read_text())]
+    assert not found, f"{found}: call or pass what the module provides, or register it as an entry point"

@@ -6,6 +6,8 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -221,11 +223,36 @@ def test_property_day_and_month_are_read_in_either_order(month, day, year):
     assert with_plain_dates(month) == month
 
 
-@pytest.mark.parametrize(
-    "unit",
-    ["1 ", "1", "1,", "12 may ", "not lima ", "lima", "a.", "\\frac{", "$", "- ", "the ", "é", "月", "'", "1.", "may "],
-)
-@pytest.mark.parametrize("accepted", ["Lima Lima", "12345", "7", "7%", "May 13", "US"])
+UNITS = [
+    "1 ",
+    "1",
+    "1,",
+    "12 may ",
+    "not lima ",
+    "lima",
+    "a.",
+    "\\frac{",
+    "$",
+    "- ",
+    "the ",
+    "é",
+    "月",
+    "'",
+    "1.",
+    "may ",
+]
+SEARCHED = ["Lima Lima", "12345", "7", "7%", "May 13", "US"]
+
+
+def in_turn() -> Iterator[Any]:
+    """Yield every unit with every accepted answer; `make test` runs each unit with one of them, and each of them."""
+    for number, unit in enumerate(UNITS):
+        for position, accepted in enumerate(SEARCHED):
+            is_slow = position != number % len(SEARCHED)
+            yield pytest.param(unit, accepted, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize(("unit", "accepted"), list(in_turn()))
 def test_a_hundred_kilobytes_of_anything_are_searched(unit, accepted):
     assert not includes(accepted, unit * (100_000 // len(unit)))
 

@@ -26,7 +26,7 @@ from refusal_index.protocol import (
 from refusal_index.protocol.grading import RULES, Rule, choice_grade, pattern_grade, unscored_reason
 from refusal_index.protocol.reading import ReadAs, Reading, RecognisedBy, read_reply
 
-LONG = 2**18
+LONG = 2**17
 """Characters of a reply. In quadratic time, reading it would take longer than a test may."""
 
 RULE_KINDS = [kind for kind in GraderKind if not kind.models]
@@ -228,6 +228,7 @@ def test_property_any_answer_is_right_or_wrong(answer):
         ("A" + ")" * LONG, "Cuzco"),
     ],
 )
+@pytest.mark.timeout(10)
 def test_long_run_of_brackets_is_graded_in_linear_time(reply, choice):
     question = Question("q", "?", "Lima", choices=("Cuzco", "Lima"))
     reading = read(reply, question.choices)

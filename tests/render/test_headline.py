@@ -101,10 +101,10 @@ def test_verdict_sentences() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (0.05, 0.38, "weakly correlated with errors, if at all."),
+        (0.05, 0.38, "at best weakly correlated with errors."),
         (0.25, 0.5, "weakly to moderately correlated with errors."),
         (-0.12, -0.02, "very weakly, negatively correlated with errors."),
-        (-0.38, -0.05, "weakly, negatively correlated with errors, if at all."),
+        (-0.38, -0.05, "negatively, but at most weakly, correlated with errors."),
         (-0.5, -0.25, "weakly to moderately, negatively correlated with errors."),
         (-0.9, -0.1, "negatively correlated with errors, very weakly to very strongly."),
     ],

@@ -241,7 +241,7 @@ def test_invalid_setting_is_named_and_no_folder_is_made(values, message, tmp_pat
 
 def test_setting_errors_use_option_names_on_the_command_line():
     error = SettingError("{repeat_questions}: requires {draws} of at least 2")
-    assert error.shown(lambda name: "--" + name.replace("_", "-")) == (
+    assert error.shown(lambda name, _: "--" + name.replace("_", "-")) == (
         "--repeat-questions: requires --draws of at least 2"
     )
 

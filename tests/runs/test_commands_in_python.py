@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,10 +12,11 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import OutcomeTableError, RefusalIndexError
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.conclusions import summary_caveats
 from refusal_index.findings.ranking import RunRanking
+from refusal_index.findings.tallies import ScoredFiles
 from refusal_index.render.sentences import sentence
 
 GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
@@ -83,7 +85,7 @@ BAD_FILES = {
     "no path": (3, {}, "files: expected a path, got 3"),
     "a data frame": (pl.DataFrame({"refused": [True]}), {}, "files: expected a path, got shape: "),
     "unknown option": ("one.parquet", {"level": 0.9}, "level: expected one of"),
-    "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "--map"),
+    "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "words: "),
 }
 
 
@@ -147,8 +149,8 @@ def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command(
     assert printed("compare", "one.parquet", "two.parquet").startswith(shown(two))
     assert printed("compare", "one.parquet", "two.parquet", "three.parquet").startswith(shown(three))
     assert "difference in RI " in repr(two)
-    with pytest.raises(RefusalIndexError, match="metric: applies to a ranking of three runs or more, got two"):
-        ri.compare("one.parquet", "two.parquet", metric="correct_rate")
+    ranked = ri.compare("one.parquet", "two.parquet", metric="correct_rate")
+    assert ranked.to_document() == ri.rank(["one.parquet", "two.parquet"], metric="correct_rate").to_document()
     with pytest.raises(RefusalIndexError, match="two runs or more"):
         ri.compare("one.parquet")
 
@@ -166,6 +168,27 @@ def test_runs_without_a_rank_have_no_letters_and_a_caveat_of_one_of_two_models_n
     two_prompts = pl.concat([pl.read_parquet("one.parquet").with_columns(variant=pl.lit(name)) for name in "ab"])
     two_prompts.write_parquet("prompts.parquet")
     assert summary_caveats(ri.score("prompts.parquet").run.summary)[0].values["is_prompt"]
+
+
+def test_what_score_returns_stands_for_its_run():
+    one, two = ri.score("one.parquet"), ri.score("two.parquet")
+    assert ri.compare(one, two).to_document() == ri.compare(one.run, two.run).to_document()
+    assert ri.gate(one, two).to_document() == ri.gate(one.run, two.run).to_document()
+    assert ri.plan(one).questions == ri.plan(one.run).questions
+    first_pass = ScoredFiles(None, one.outcomes)
+    with pytest.raises(
+        OutcomeTableError, match=r"runs: expected answers with a forced pass, .* write\('FILE.parquet'\)"
+    ):
+        ri.compare(first_pass, first_pass)
+    with pytest.raises(RefusalIndexError, match=r"^variant: expected a run with prompts"):
+        ri.plan(variant="high", refusal_rate=0.5, error_rate=0.5, refusal_index=0.4)
+
+
+def test_a_run_of_another_tools_file_is_exported_as_it_was_read():
+    rows = ["question,reply,grade,forced_reply,forced_grade", "Q1,Paris,correct,,", "Q2,no idea,refused,Oslo,incorrect"]
+    Path("both.csv").write_text("\n".join(rows))
+    assert ri.export(ri.score("both.csv"), "csv", "both_metrics.csv")
+    assert "refusal_rate" in Path("both_metrics.csv").read_text()
 
 
 def test_limits_of_a_gate_are_arguments_or_a_policy():

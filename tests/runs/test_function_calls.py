@@ -58,7 +58,7 @@ def raising(error: BaseException):
 def test_whatever_a_function_raises_becomes_one_error(error, kind):
     with pytest.raises(FunctionError, match="own raised ") as caught:
         asyncio.run(FunctionCaller(raising(error)[kind], "own")("?"))
-    assert classify_function_error(caught.value, "own").kind is FailureKind.DOUBTFUL
+    assert classify_function_error(caught.value, "own").kind is FailureKind.OWN
 
 
 def test_wrong_type_is_not_retried():

@@ -308,23 +308,26 @@ def test_tampered_looks_raise(baseline, tampered, message):
         gate("base", "base", TOLERANT)
 
 
-@pytest.mark.parametrize("changed", [{"looks": 1000000}, {"asked": 79}, {"look": 4}])
-def test_stop_at_an_unplanned_look_raises(baseline, changed):
+def test_stop_at_an_unplanned_look_raises(baseline):
     judged(plan(), baseline)
     place = Path("candidate/run.json")
-    document = json.loads(place.read_text())
-    document["about"]["stopped"] |= changed
-    place.write_text(json.dumps(document))
-    with pytest.raises(RunFolderError, match="about, stopped: expected where a look was planned"):
-        gate("candidate", "base", TOLERANT)
+    before = place.read_text()
+    for changed in ({"looks": 1000000}, {"asked": 79}, {"look": 4}):
+        document = json.loads(before)
+        document["about"]["stopped"] |= changed
+        place.write_text(json.dumps(document))
+        with pytest.raises(RunFolderError, match="about, stopped: expected where a look was planned"):
+            gate("candidate", "base", TOLERANT)
 
 
 def test_budget_end_before_the_forced_pass_is_not_a_failure():
     asked = {"variants": "normal", "limit": 100, "max_requests": 60}
     run = ri.evaluate("almanac/base", out="some", **asked)
     found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
-    assert found.guards[0].test.pvalue_beyond < 0.001
-    assert found.guards[0].candidate == 0, "no refused question has a forced answer yet"
+    assert found.guards[0].candidate == run.outcomes["refused"].mean() > 0, (
+        "of those asked, with or without forced answer"
+    )
+    assert found.missing == {"candidate": 1 - run.outcomes["refused"].count() / 100}
     assert found.verdict == "inconclusive"
     assert " of the candidate's questions" in found.why
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,20 @@ from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
 from tests.runs.training import trainer_of
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("accelerate")
-
 # --- The callback in real trainers
 
 FEW: dict[str, Any] = {"limit": 4, "max_tokens": 6, "batch_size": 3}
 
 
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """PyTorch, which takes seconds to import: only the worker that runs these tests does."""
+    pytest.importorskip("accelerate")
+    return pytest.importorskip("torch")
+
+
 @pytest.fixture(autouse=True)
-def threads() -> Any:
+def threads(torch: Any) -> Any:
     """Use one thread, so that results do not depend on how sums are split."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -73,7 +77,7 @@ def test_callback_logs_summary_metrics_every_n_steps_and_at_the_end(tmp_path: Pa
     assert [one["step"] for one in trainer.state.log_history if "loss" in one] == [1, 2, 3, 4, 5]
 
 
-def test_training_is_identical_with_and_without_the_callback(tmp_path: Path):
+def test_training_is_identical_with_and_without_the_callback(torch: Any, tmp_path: Path):
     found = []
     for asked in (False, True):
         trainer = trainer_of(tmp_path / f"checkpoints-{asked}", steps=2, tiny=True, dropout=0.2)
@@ -140,18 +144,15 @@ def test_training_continues_with_warnings_if_the_endpoint_is_down(
     assert [(run["step"], run["status"]) for run in document["runs"]] == [(2, "failed"), (4, "failed")]
 
 
-class Broken:
-    """A model in training that fails when it is asked."""
-
-    def generate(self, **_: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-
 def test_failing_model_does_not_end_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     trainer = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True)
-    monkeypatch.setattr(trainer.model, "generate", Broken().generate)
+
+    def generate(**_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(trainer.model, "generate", generate)
     trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
     with caplog.at_level(logging.WARNING, "refusal_index"):
         assert trained(trainer) == []
@@ -198,6 +199,34 @@ def test_run_folder_is_not_accepted_as_a_panel(tmp_path: Path):
     trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
     with pytest.raises(RunFolderError, match="is the folder of a single run"):
         ri.RefusalIndexCallback(trainer, out=tmp_path)
+
+
+# --- Digests of weights in memory
+
+
+@pytest.fixture
+def tag_of() -> Callable[[Any], str]:
+    """Return the function under test, whose module imports transformers."""
+    from refusal_index.plugins.training.callback import weights_tag
+
+    return weights_tag
+
+
+def test_changing_one_weight_changes_the_tag_in_memory(torch: Any, tag_of: Callable[[Any], str]):
+    model = torch.nn.Linear(300, 200).to(torch.bfloat16)
+    before = tag_of(model)
+    assert tag_of(model) == before
+    with torch.no_grad():
+        model.weight[150, 7] += 1
+    assert tag_of(model) != before
+    assert len(before) == 8
+
+
+def test_tag_does_not_depend_on_memory_layout(torch: Any, tag_of: Callable[[Any], str]):
+    model, turned = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    turned.weight = torch.nn.Parameter(model.weight.detach().T.contiguous().T)
+    turned.bias = model.bias
+    assert tag_of(model) == tag_of(turned)
 
 
 # --- Training an embedded model with the callback

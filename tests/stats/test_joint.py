@@ -258,7 +258,7 @@ def test_spread_against_moments_of_simulated_estimates() -> None:
 
 
 def test_unknown_prompts_option_is_an_error() -> None:
-    with pytest.raises(ValueError, match="prompts must be 'random' or 'fixed'"):
+    with pytest.raises(ValueError, match="prompts must be one of random, fixed"):
         joint_refusal_index(*drawn(1)).confidence_interval(prompts="mixed")
 
 

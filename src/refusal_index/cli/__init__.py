@@ -142,6 +142,11 @@ class GroupedCommand(TyperCommand):
                 setattr(error, "possibilities", [same])  # noqa: B010 - Typer's class for unknown options is private
             raise
 
+    @report_user_errors
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
         """Return the parts of the usage line: the arguments, optional ones in brackets."""
         arguments: list[Any] = [argument for argument in self.params if argument.param_type_name == "argument"]

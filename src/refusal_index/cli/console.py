@@ -12,9 +12,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 
@@ -64,19 +64,21 @@ def ignore_width_of_zero() -> None:
         del os.environ["COLUMNS"]
 
 
-def say(text: object = "") -> None:
-    """Print one line of any length; without a text, an empty line."""
-    typer.echo(_shown(text))
+def say(*lines: object) -> None:
+    """Print lines of any length; without any, an empty one."""
+    for line in lines or ("",):
+        typer.echo(_shown(line))
 
 
-def note(text: object) -> None:
-    """Print one line to standard error."""
-    typer.echo(_shown(text), err=True)
+def note(*lines: object) -> None:
+    """Print lines to standard error."""
+    for line in lines:
+        typer.echo(_shown(line), err=True)
 
 
-def error(text: object) -> None:
-    """Print an error to standard error."""
-    note(f"error: {text}")
+def error(problem: object) -> None:
+    """Print an error, or the message of one, to standard error."""
+    note(f"error: {_message(problem) if isinstance(problem, RefusalIndexError) else problem}")
 
 
 def prose(text: str, indent: str = "") -> None:
@@ -132,27 +134,28 @@ def _shown(text: object) -> str:
     return escape(redacted(str(text)))
 
 
-def _with_meanings(words: Sequence[str]) -> str:
-    """Return how to repeat the command with a meaning for each unknown word of a column of grades."""
-    if not words:
-        return ""
-    meanings = (part for word in words for part in ("--map", f"{word}=GRADE"))
-    return f", where GRADE is correct, incorrect, refused, unscored or answered: {_repeated(*meanings)}"
+def _message(problem: RefusalIndexError, options: Collection[str] = ()) -> str:
+    """Return the message of an error with options as they are written here, and the command that would fix it.
+
+    There is no such command if the option is not one of the command's, or is given already.
+
+    - `options`: those of the command.
+    """
+    text = problem.shown(_named)
+    if problem.remedy is None:
+        return text
+    name, values = problem.remedy
+    keys = {value.partition("=")[0] for value in values} if "=" in values[0] else {option(name)}
+    is_given = any(word.partition("=")[0] in keys for word in sys.argv)
+    if is_given or option(name) not in options:
+        return text
+    return f"{text}: {shlex.join(['refusal-index', *sys.argv[1:]])} {_named(name, values)}"
 
 
-def _with_column(setting: tuple[str, str] | None) -> str:
-    """Return how to repeat the command with a column for a role, unless it names one already."""
-    if setting is None or any(word.startswith(f"{setting[0]}=") for word in sys.argv):
-        return ""
-    return f": {_repeated('--column', '='.join(setting))}"
+def _named(name: str, values: Sequence[str]) -> str:
+    """Return an option, with each of its values if it has any."""
+    return " ".join(f"{option(name)} {shlex.quote(value)}" for value in values) or option(name)
 
-
-def _repeated(*words: str) -> str:
-    return shlex.join(["refusal-index", *sys.argv[1:], *words])
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 INCOMPLETE = 1
 BAD_INPUT = 2
@@ -163,14 +166,14 @@ EVAL_PACKAGES = frozenset(
 
 
 def option(name: str) -> str:
-    """Return the command-line option of a setting.
+    """Return the command-line option of a setting, or of the argument of a function.
 
     Examples
     --------
-    >>> option("max_tokens")
-    '--max-tokens'
+    >>> option("max_tokens"), option("variant")
+    ('--max-tokens', '--variants')
     """
-    return f"--{name.replace('_', '-')}"
+    return "--variants" if name == "variant" else f"--{name.replace('_', '-')}"
 
 
 class OptionError(RefusalIndexError, ValueError):
@@ -190,19 +193,21 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     raise OptionError(f"{option}: expected one of {', '.join(choices)}, got {value!r}{suggestion(value, choices)}")
 
 
-def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
+def report_user_errors(invoke: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Print the message of an error about the user's input, or of a missing extra, instead of its traceback.
 
     Such errors have `RefusalIndexError` as their root: each message says what was expected, what came and what to do.
     Settings that it names are shown as options.
+
+    - `invoke`: the method of a command or a group that runs it in a context.
     """
 
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+    @functools.wraps(invoke)
+    def wrapped(command: Any, ctx: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            return invoke(command, ctx)
         except (Exception, SystemExit) as caught:
-            described = _described(caught)
+            described = _described(caught, {name for parameter in command.params for name in parameter.opts})
             if described is None:
                 raise
             message, status = described
@@ -212,7 +217,7 @@ def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def _described(caught: BaseException) -> tuple[object, int] | None:
+def _described(caught: BaseException, options: Collection[str]) -> tuple[object, int] | None:
     """Return what to print of an error, and the exit status; None for an internal error, and for the end of a command.
 
     An OSError without a path, such as that of a closed pipe, is reported by `main`.
@@ -224,10 +229,7 @@ def _described(caught: BaseException) -> tuple[object, int] | None:
             message = caught
             status = INCOMPLETE
         case RefusalIndexError():
-            shown = getattr(caught, "shown", None)
-            unknown_words = getattr(caught, "unknown_words", ())
-            advice = _with_meanings(unknown_words) + _with_column(getattr(caught, "setting", None))
-            message = f"{shown(option) if shown else caught}{advice}"
+            message = _message(caught, options)
         case OSError() if caught.errno != errno.EPIPE and caught.filename is not None:
             message = f"{caught.filename}: {caught.strerror}; check the path and its permissions"
             status = INCOMPLETE

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import OF_GRADING, check_named, columns_of, takes_settings, words_of
-from refusal_index.runs.settings import SETTINGS
+from refusal_index.runs.settings import SETTINGS, Settings
 
 
 @takes_settings()
@@ -37,7 +37,6 @@ def run(
     """
     from refusal_index.cli.runs import asking, execute_and_show, print_caveats, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
-    from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
 
     sweep = None
@@ -112,11 +111,10 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.imported import FilesToRead
-    from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
+    from refusal_index.cli.runs import execute_and_show, graded_with_progress, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
     from refusal_index.runs.reuse import prepare_force
-    from refusal_index.runs.settings import Settings
+    from refusal_index.runs.scoring import FilesToRead
 
     options = ReadOptions(
         *(columns_of(column), scorer, refusal),
@@ -126,7 +124,7 @@ def force(
         grader=values.get("grader"),
     )
     of_grading = {option: values[option] for option in OF_GRADING if option in values}
-    options = FilesToRead([file], None, format_, options, None).with_grades(of_grading).options
+    options = FilesToRead([file], None, format_, options).with_grades(of_grading, graded_with_progress).options
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out, same_model=same_model)
     print_caveats([plan])
@@ -169,7 +167,6 @@ def regrade(
     """
     from refusal_index.cli.runs import execute_and_show, print_caveats
     from refusal_index.runs.reuse import prepare_regrade
-    from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.from_values(grader=grader, **values), out=out)
     print_caveats([plan])

@@ -131,8 +131,7 @@ def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Ma
             "are asked but not compared"
         )
     run, verdict = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
-    for note in not_asked(run, verdict):
-        console.note(note)
+    console.note(*not_asked(run, verdict))
     return verdict
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import OF_GRADING, WeightedScoreP, columns_of, output, takes_settings, words_of
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def import_(
     - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
     - `json`: Print the counts as JSON and nothing else.
     """
+    from refusal_index.cli.runs import graded_with_progress
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.first_pass import self_contained, to_outcomes
     from refusal_index.data.imports import ReadOptions
@@ -59,7 +59,7 @@ def import_(
     from refusal_index.render.format import count
     from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import tally_blocks
-    from refusal_index.runs.scoring import check_asks
+    from refusal_index.runs.scoring import FilesToRead, check_asks
 
     check_asks(grader, values)
     file_format(out)  # before anything is read
@@ -69,7 +69,8 @@ def import_(
     options = ReadOptions(
         columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
     )
-    passes, read = FilesToRead(files, forced, format_, options, variants).with_grades(values).read()
+    reading = FilesToRead(files, forced, format_, options, variants)
+    passes, read = reading.with_grades(values, graded_with_progress).read()
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)
@@ -79,8 +80,7 @@ def import_(
     lines = reading_lines(read)
     if json:
         console.document([tally_document(tally) for tally in tallied])
-        for line in lines:
-            console.note(line)
+        console.note(*lines)
         return
     console.show(tally_blocks(tallied))
     for line in lines:
@@ -135,13 +135,9 @@ def validate(
         if len(survey.problems) > MAX_PROBLEMS:
             console.note(f"and {len(survey.problems) - MAX_PROBLEMS:,} more; fix these first")
         raise typer.Exit(console.BAD_INPUT)
-    for line in survey.describe():
-        console.say(line)
-    console.say()
-    console.say(f"the first question, with the prompt {variants!r}:")
-    console.say()
-    for line in whole_prompt(survey.first, prompt_set, variants).split("\n"):
-        console.say(f"  {line}".rstrip())
+    console.say(*survey.describe(), "", f"the first question, with the prompt {variants!r}:", "")
+    prompt = whole_prompt(survey.first, prompt_set, variants)
+    console.say(*(f"  {line}".rstrip() for line in prompt.split("\n")))
 
 
 def prompts(
@@ -179,22 +175,18 @@ def prompts(
     known_variants = [*prompt_set.variants, FORCED]
     shown = [console.one_of("--variants", variants, known_variants)] if variants is not None else known_variants
     count = len(prompt_set.examples)
-    console.say(f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}")
-    console.say(f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples")
+    console.say(
+        f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}",
+        f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples",
+    )
     for variant_name in known_variants:
         variant = prompt_set.variant(variant_name)
         family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
         target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
-        console.say()
-        console.say(f"{variant_name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}")
-        for line in variant.instruction.split("\n"):
-            console.say(f"  {line}")
+        console.say("", f"{variant_name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}")
+        console.say(*(f"  {line}" for line in variant.instruction.split("\n")))
     for variant_name in shown:
-        console.say()
-        console.say(f"---- {variant_name} " + "-" * max(4, 70 - len(variant_name)))
-        console.say()
-        for line in "\n\n".join(prompt_set.render(variant_name, question)).split("\n"):
-            console.say(line)
+        _show_text(variant_name, "\n\n".join(prompt_set.render(variant_name, question)))
 
 
 def _show_grader_prompt(name: str | None, question: str) -> None:
@@ -205,11 +197,12 @@ def _show_grader_prompt(name: str | None, question: str) -> None:
     prompt = default_grader_prompt() if name is None else load_grader_prompt(Path(name))
     console.say(f"grader's prompt, sha256 {prompt.hash}; for questions without a right answer {prompt.no_gold_hash}")
     for title, gold in (("with a right answer", "{gold}"), ("without a right answer", None)):
-        console.say()
-        console.say(f"---- {title} " + "-" * (70 - len(title)))
-        console.say()
-        for line in prompt.message(Question("", question, gold), "{prediction}").split("\n"):
-            console.say(line)
+        _show_text(title, prompt.message(Question("", question, gold), "{prediction}"))
+
+
+def _show_text(title: str, text: str) -> None:
+    """Print a text under a line with its title."""
+    console.say("", f"---- {title} " + "-" * max(4, 70 - len(title)), "", *text.split("\n"))
 
 
 def ls(
@@ -232,22 +225,21 @@ def ls(
     for name in dataset_names():
         console.say(f"  {name:<25} {dataset_source(name).note}".rstrip())
     console.say(f"  {'hf:ORG/NAME':<25} a dataset of the Hugging Face Hub; hf:ORG/NAME/CONFIG:SPLIT@REVISION in full")
-    console.say()
-    console.say("graders (--grader)")
+    console.say("", "graders (--grader)")
     for kind, rule in RULES.items():
         console.say(f"  {kind:<25} right if an answer {rule.right_if}")
     for name, plugin in installed("graders").items():
         console.say(f"  {name:<25} {first_line(load(plugin))}".rstrip())
-    console.say()
-    console.say("prompt sets (--prompts) and their prompts (--variants)")
+    console.say("", "prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():
         console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
-    console.say()
-    console.say("models without an API key or a download (--model)")
+    console.say("", "models without an API key or a download (--model)")
     for prefix, plugin in installed("models").items():
         provider: ModelProvider = load(plugin)
         for model in provider.names:
             console.say(f"  {f'{prefix}/{model}':<25} {provider.notes.get(model, '')}".rstrip())
-    console.say()
-    console.say("Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
-    console.say("A server with the OpenAI API: --model NAME --base-url http://127.0.0.1:8000/v1")
+    console.say(
+        "",
+        "Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.",
+        "A server with the OpenAI API: --model NAME --base-url http://127.0.0.1:8000/v1",
+    )

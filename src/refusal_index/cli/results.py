@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of, option
-from refusal_index.cli.imported import FilesToRead, score_imported
+from refusal_index.cli.imported import show_scored
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     OF_GRADING,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from refusal_index.data.analysis import Analysis
+    from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.findings.run_results import RunResults
 
@@ -80,10 +81,11 @@ def score(
       function. A function that the folder of a run names is called only if you name it too. [default: by the grade]
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
+    from refusal_index.cli.runs import graded_with_progress, show_run
     from refusal_index.data.analysis import Analysis
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
-    from refusal_index.runs.scoring import are_outcome_tables, check_asks
+    from refusal_index.runs.scoring import FilesToRead, check_asks
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
@@ -99,38 +101,37 @@ def score(
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
     check_asks(grader, values)
     folder = only_folder("score", files)
-    columns = columns_of(column)
-    is_import = any([*of_imports.values(), refusal and not folder])
-    if folder and (is_import or encoding != "utf-8"):
+    options = ReadOptions(
+        *(columns_of(column), scorer, refusal, name, dataset, words_of(map_)),
+        encoding=encoding,
+        rows=rows,
+        grader=grader,
+    )
+    reading = FilesToRead(files, forced, format_, options, variants)
+    if folder and (any(of_imports.values()) or encoding != "utf-8"):
         given = next((name for name, value in of_imports.items() if value), "--encoding")
         raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
-        from refusal_index.cli.runs import show_run
-
         complete = show_run(_rebuilt(folder, analysis, regrade=regrade, refusal=refusal), as_json=json)
-    elif not folder and (is_import or not are_outcome_tables(files, columns, encoding)):
-        options = ReadOptions(
-            *(columns, scorer, refusal, name, dataset, words_of(map_)),
-            encoding=encoding,
-            rows=rows,
-            grader=grader,
-        )
-        reading = FilesToRead(files, forced, format_, options, variants).with_grades(values)
-        complete = score_imported(reading, analysis, as_json=json)
     else:
-        if refusal is not None:
+        if folder and refusal is not None:
             raise OptionError(
                 "--refusal: replies of a run are read again only without --cluster, --weight and --column"
             )
-        own = {
-            "weighted_score_p": weighted_score_p,
-            "truthfulness_weights": truthfulness_weights,
-            "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
-            "cluster": cluster,
-            "weight": weight,
-            "column": column,
-        }
-        complete = _score_outcomes(files, analysis, columns, encoding, own, as_json=json)
+        scored = reading.with_grades(values, graded_with_progress).scored(analysis)
+        if not scored.read:
+            _note_unused(files, sampling, options)
+        complete = show_scored(reading, scored, as_json=json)
+        if not scored.read and not json:
+            own = {
+                "weighted_score_p": weighted_score_p,
+                "truthfulness_weights": truthfulness_weights,
+                "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
+                "cluster": cluster,
+                "weight": weight,
+                "column": column,
+            }
+            console.say(how_to_show(files, own))
     if not complete:
         raise typer.Exit(INCOMPLETE)
 
@@ -146,34 +147,6 @@ def _check_alone(rates: Path, files: Sequence[Path] | None, of_outcomes: Mapping
             raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
 
 
-def _score_outcomes(
-    files: Sequence[Path],
-    analysis: Analysis,
-    columns: Mapping[str, str],
-    encoding: str,
-    options: Mapping[str, object],
-    *,
-    as_json: bool,
-) -> bool:
-    """Print the results of outcome tables or a run, and return whether they are complete.
-
-    - `options`: the options of the command that shows everything.
-    """
-    from refusal_index.findings.summary import is_complete
-    from refusal_index.render.summary import first_screen, summary_document
-    from refusal_index.runs.scoring import summary_of
-
-    summary, _ = summary_of(files, analysis, columns, encoding)
-    _note_unused(files, analysis.sampling, columns, encoding)
-    if as_json:
-        console.document(summary_document(summary))
-    else:
-        console.show(first_screen(summary))
-        console.say()
-        console.say(how_to_show(files, options))
-    return is_complete(summary)
-
-
 def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | None) -> RunResults:
     """Rebuild the results of a run; those of a run graded by other rules are left as they are."""
     from refusal_index.findings.run_results import open_run
@@ -186,7 +159,7 @@ def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | 
         return open_run(folder)
 
 
-def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str], encoding: str) -> None:
+def _note_unused(files: Sequence[Path], sampling: Sampling, options: ReadOptions) -> None:
     """Name the columns of outcome tables that were not used."""
     from refusal_index.data.outcome_table import SAMPLING_COLUMNS, unused_columns
     from refusal_index.data.tables import column_names
@@ -194,8 +167,9 @@ def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str
     from refusal_index.findings.imported import not_used
     from refusal_index.render.sentences import sentence
 
-    used = {*columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
-    present = [name for path in files if path.is_file() for name in column_names(path, OutcomeTableError, encoding)]
+    used = {*options.columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
+    tables = filter(Path.is_file, files)
+    present = [name for path in tables for name in column_names(path, OutcomeTableError, options.encoding)]
     unused = unused_columns(present, used)
     if unused:
         console.note(f"note: {sentence(not_used(unused))}")
@@ -261,23 +235,25 @@ def show(
     from refusal_index.render.summary import summary_blocks, topic_blocks
     from refusal_index.runs.scoring import summary_of
 
+    sampling = Sampling(cluster, weight)
     if replies:
-        _show_replies(files, Sampling(cluster, weight), columns_of(column))
+        _show_replies(files, sampling, columns_of(column))
         return
+    analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
     if by is not None:
         one_of("--by", by, ["topic"])
-        sampling = Sampling(cluster, weight)
-        outcomes = _outcomes(files, sampling, columns_of(column))
-        analysis = Analysis(confidence_level or DEFAULT_LEVEL, sampling=sampling)
-        console.show(topic_blocks(by_topic(outcomes, analysis)))
+        if weighted_score_p is not None or truthfulness_weights is not None:
+            raise OptionError(
+                "--by topic: shows rates, which do not depend on --weighted-score-p or --truthfulness-weights; leave "
+                "these out"
+            )
+        console.show(topic_blocks(by_topic(_outcomes(files, sampling, columns_of(column)), analysis)))
         return
     folder = only_folder("show", files)
     options = (weighted_score_p, truthfulness_weights, confidence_level, cluster, weight, column or None)
     if folder and all(option is None for option in options):
         console.show(run_blocks(open_run(folder)))
         return
-    sampling = Sampling(cluster, weight)
-    analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
     summary, _ = summary_of(files, analysis, columns_of(column))
     console.show(summary_blocks(summary))
 
@@ -396,7 +372,7 @@ def compare(
       combined]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the runs, else 1]
-    - `metric`: Metric to rank by, for three runs or more.
+    - `metric`: Rank by this metric, also two runs. [default: RI, for three runs or more]
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
     - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with

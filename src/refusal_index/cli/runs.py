@@ -8,7 +8,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,7 @@ from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
 from refusal_index.runs.execute import execute
+from refusal_index.runs.file_grading import all_graded
 from refusal_index.runs.open_run import begin
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
@@ -54,13 +55,10 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
     """Run a function that sends requests; a failure or interruption ends the command with a one-line message."""
     try:
         result = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget, waits))
-    except WaitingError as error:
-        if budget is None or budget.ended is None:
-            console.say(str(error))
-            raise typer.Exit(console.INCOMPLETE) from error
     except RunFailedError as error:
         if budget is None or budget.ended is None:
-            console.error(error)
+            report = console.say if isinstance(error, WaitingError) else console.error
+            report(error)
             raise typer.Exit(console.INCOMPLETE) from error
     except KeyboardInterrupt:
         pass
@@ -130,15 +128,11 @@ def graded_with_progress(plan: Plan) -> RunResults:
     estimate = asking(estimate_run(plan))
     if estimate.requests.most:
         console.note(f"note: {', '.join(plan.graders)} grades {grading_line(estimate)}")
-    run = execute_with_progress(plan, partial(execute, plan))
-    if run.ended is not None or run.missing:
-        why = run.ended or run.missing[0].error
-        console.error(
-            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); run the "
-            "same command again to complete them: grades are kept"
-        )
-        raise typer.Exit(console.INCOMPLETE)
-    return run
+    try:
+        return all_graded(execute_with_progress(plan, partial(execute, plan)))
+    except RunFailedError as error:
+        console.error(error)
+        raise typer.Exit(console.INCOMPLETE) from error
 
 
 def _interruption_note(sending: Sending) -> str:
@@ -146,13 +140,11 @@ def _interruption_note(sending: Sending) -> str:
     return STAYS if engine_of(sending.engine).outlives else WAITS
 
 
-@contextmanager
-def watching(plan: Plan, size: int | None = None) -> Iterator[Progress]:
+def watching(plan: Plan, size: int | None = None) -> AbstractContextManager[Progress]:
     """Show the progress of a plan at the terminal."""
     if size is None:
         size = sum(len(draws) for draws in plan.draws.values())
-    with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
-        yield bar
+    return progress_bar(console.terminal(stderr=True), size, plan.prices)
 
 
 def show_run(run: RunResults, *, as_json: bool) -> bool:
@@ -162,8 +154,7 @@ def show_run(run: RunResults, *, as_json: bool) -> bool:
         return run.is_complete
     console.show(run_blocks(run, everything=False))
     if run.missing:
-        console.say()
-        console.say(f"{len(run.missing):,} not finished; run the same command again to complete them:")
+        console.say("", f"{len(run.missing):,} not finished; run the same command again to complete them:")
         for missing in run.missing[:SHOWN]:
             console.say(f"  {missing.variant} {missing.question_id}: {missing.error[:200]}")
         if len(run.missing) > SHOWN:
@@ -172,12 +163,13 @@ def show_run(run: RunResults, *, as_json: bool) -> bool:
         console.say()
         console.prose(line)
     if run.ended is not None:
-        console.say()
-        console.say(f"ended early: {run.ended}")
+        console.say("", f"ended early: {run.ended}")
     console.show(baseline_blocks(run.summary))
-    console.say(how_to_show([run.path]))
-    console.say(f"Compare with another run: {shlex.join(['refusal-index', 'compare', str(run.path), 'OTHER'])}")
-    console.say(f"Report: {RunFolder(run.path).report}")
+    console.say(
+        how_to_show([run.path]),
+        f"Compare with another run: {shlex.join(['refusal-index', 'compare', str(run.path), 'OTHER'])}",
+        f"Report: {RunFolder(run.path).report}",
+    )
     return run.is_complete
 
 
@@ -205,18 +197,13 @@ def print_caveats(plans: Sequence[Plan]) -> None:
         for plan in plans
         for caveat in plan.caveats
     ]
-    for line in dict.fromkeys(lines):
-        console.note(line)
+    console.note(*dict.fromkeys(lines))
 
 
 def print_notes(plans: Sequence[Plan]) -> None:
     """Print the notes on the datasets of runs, each once."""
-    notes: dict[str, None] = {}
-    for plan in plans:
-        for note in plan.dataset.notes:
-            notes[f"{plan.dataset.name}: {note}"] = None
-    for line in notes:
-        console.note(f"note: {line}")
+    notes = [f"note: {plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes]
+    console.note(*dict.fromkeys(notes))
 
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
@@ -263,11 +250,9 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
                 console.error(f"{result.plan.called}: {result.error}")
         return results
 
-    @contextmanager
-    def watched(index: int, plan: Plan) -> Iterator[Progress]:
+    def watched(index: int, plan: Plan) -> AbstractContextManager[Progress]:
         console.note(f"{index + 1} of {len(sweep.plans)}: {plan.called}")
-        with watching(plan) as progress:
-            yield progress
+        return watching(plan)
 
     with locked(sweep.path):
         results = asking(executed(), budget, _interruption_note(sweep.plans[0].settings.sending))
@@ -275,6 +260,5 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
         console.document(sweep.to_document(results))
     else:
         console.show(set_blocks(results))
-        console.say()
-        console.say(f"{sweep.path}: {SUMMARY}, and a folder for each run")
+        console.say("", f"{sweep.path}: {SUMMARY}, and a folder for each run")
     return all(result.status == "complete" for result in results)

@@ -35,9 +35,6 @@ NOT_KNOWN = ""
 class FirstPassError(DatasetError):
     """A file of first passes that cannot be used; the message names the file and the line."""
 
-    # all words in a column of grades whose meaning is unknown
-    unknown_words: tuple[str, ...] = ()
-
 
 NOT_IDENTIFYING = ("reading", "forced", "set_aside", "unused_grades", "p_answering", "confidence")
 """Fields that do not change what the forced pass asks, and so do not identify its run."""
@@ -254,16 +251,19 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
     )
 
 
-def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source: str) -> tuple[FirstPass, ...]:
+def with_forced(
+    first: Sequence[FirstPass], forced: Sequence[FirstPass], source: str, text_column: str = "question"
+) -> tuple[FirstPass, ...]:
     """Return first passes with the outcomes of their forced passes from another file.
 
     Rows are joined by question id, and also by model, variant and draw if the other file has all values that the first
     has. A forced pass that several variants share is used for each. Rows without a match are unchanged. Raises
-    FirstPassError if the other file has a question twice, or none of the refused ones.
+    FirstPassError if the other file has a question twice, or none of the refused ones, or others under their ids.
 
     - `first`: the first passes.
     - `forced`: the rows of the other file, read as first passes; their grade is that of the forced answer.
     - `source`: name of the other file, for messages.
+    - `text_column`: the column of questions in the first file, for messages.
     """
     shared = [
         name
@@ -274,9 +274,9 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
     if len(models) > 1 and "model" not in shared:
         named = dict.fromkeys(first_pass.model or "(not named)" for first_pass in forced)
         raise FirstPassError(
-            f"{source}: expected the forced answers of {listed(models)}, got those of {listed(named)}; name the column "
-            "of models in both files with --column model=NAME, or keep the rows of one model in a file"
-        )
+            f"{source}: expected the forced answers of {listed(models)}, got those of {listed(named)}; keep the rows "
+            "of one model in a file, or name the column of models in both files"
+        ).with_remedy("column", "model=NAME")
 
     def key(row: FirstPass) -> tuple[Any, ...]:
         return (row.question.question_id, *(getattr(row, name) for name in shared))
@@ -286,24 +286,31 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
         if by_key.setdefault(key(first_pass), first_pass) is not first_pass:
             raise FirstPassError(
                 f"{source}: expected every question once, got {first_pass.question.question_id!r} twice; keep the rows "
-                "of one model in a file, or name the columns that tell them apart with --column model=NAME or draw=NAME"
-            )
+                "of one model in a file, or name the column that tells them apart, which holds their model or draw,"
+            ).with_remedy("column", "model=NAME")
     refused = [first_pass for first_pass in first if first_pass.needs_forcing]
-    if refused and not any(key(first_pass) in by_key for first_pass in refused):
+    matched = [(first_pass, by_key[key(first_pass)]) for first_pass in refused if key(first_pass) in by_key]
+    n_same = sum(_have_same_text(*pair) for pair in matched)
+    if refused and (not matched or 2 * n_same < len(matched)):
         texts = {plain_text(first_pass.question.text) for first_pass in forced} - {NOT_KNOWN}
-        same = sum(plain_text(first_pass.question.text) in texts for first_pass in refused)
-        advice = f"{same:,} have the same text: to match by text, --column question_id=question"
+        n_texts = sum(plain_text(first_pass.question.text) in texts for first_pass in refused)
+        advice = f"{n_texts:,} have the same text; match by text" if n_texts else "name the column of ids in both files"
         raise FirstPassError(
-            f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
-            f"(first: {refused[0].question.question_id!r}; this file begins with "
-            f"{forced[0].question.question_id!r}); "
-            + (advice if same else "name the column of ids in both with --column question_id=NAME")
-        )
+            f"{source}: expected the forced answers to questions that were refused, got {n_same:,} of {len(refused):,} "
+            f"by their ids (first: {refused[0].question.question_id!r}; this file begins with "
+            f"{forced[0].question.question_id!r}); {advice}"
+        ).with_remedy("column", f"question_id={text_column if n_texts else 'NAME'}")
     joined = []
     for first_pass in first:
         second = by_key.get(key(first_pass))
         joined.append(first_pass if second is None else _with_second(first_pass, second))
     return tuple(joined)
+
+
+def _have_same_text(first_pass: FirstPass, second: FirstPass) -> bool:
+    """Whether two rows may ask the same: a text that is known may be the whole prompt with the question in it."""
+    texts = plain_text(first_pass.question.text), plain_text(second.question.text)
+    return texts[0] in texts[1] or texts[1] in texts[0]
 
 
 def _with_second(first_pass: FirstPass, second: FirstPass) -> FirstPass:
@@ -322,8 +329,8 @@ def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
             f"pass; the first pass comes first: import {forced} --forced {file}"
         )
     if file.resolve() == forced.resolve():
-        raise FirstPassError(
-            f"--forced: expected the file of the forced answers, got {file} again; name the other file"
+        raise FirstPassError(f"expected the file of the forced answers, got {file} again; name the other file").about(
+            "forced"
         )
 
 
@@ -356,11 +363,12 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     """
     models = list(dict.fromkeys(first_pass.model or "(not named)" for first_pass in passes))
     if name is None and len(models) > 1:
-        raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
+        message = f"{source} holds {len(models)} models ({', '.join(models)}); choose one"
+        raise FirstPassError(message).with_remedy("name", models[0])
     if name is not None and name not in models:
         raise FirstPassError(
-            f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
-        )
+            f"expected one of the models in {source}, {', '.join(models)}, got {name!r}{suggestion(name, models)}"
+        ).about("name")
     name = name or models[0]
     chosen = tuple(first_pass for first_pass in passes if (first_pass.model or "(not named)") == name)
     datasets = list(dict.fromkeys(first_pass.dataset or "(not named)" for first_pass in chosen))
@@ -387,17 +395,17 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
         )
     if not refused:
         raise FirstPassError(
-            f"{source}: expected refused questions, got none; if its grades are right and wrong only, describe the "
-            "wording of refusals with --refusal wording, or +REGEX for your own"
-        )
+            f"{source}: expected refused questions, got none; if its grades are right and wrong only, recognise "
+            "refusals by their wording, or by +REGEX of your own,"
+        ).with_remedy("refusal", "wording")
     for role, field_ in (("question", "text"), ("answer", "gold")):
         lacking = [first_pass for first_pass in refused if getattr(first_pass.question, field_) == NOT_KNOWN]
         if lacking:
             raise FirstPassError(
                 f"{source}: expected the {role} of every refused question, got {len(lacking):,} of {len(refused):,} "
                 f"without one (first: question_id {lacking[0].question.question_id!r}); add a column for it, or name "
-                f"the column that holds it with --column {role}=NAME"
-            )
+                "the one that holds it"
+            ).with_remedy("column", f"{role}=NAME")
     questions: dict[str, Question] = {}
     for first_pass in refused:
         question = replace(first_pass.question, question_id=first_pass.forced_id)
@@ -439,8 +447,8 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
             f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
             f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
             f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
-            "columns that hold them with --column question_id=NAME or question=NAME"
-        )
+            "column of their texts or their ids"
+        ).with_remedy("column", "question_id=NAME")
     return tuple(filled)
 
 

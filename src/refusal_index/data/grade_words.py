@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from refusal_index.data.first_pass import FirstPassError
+from refusal_index.data.cells import FLAG, NOTHING, Kind
 from refusal_index.data.outcome import Grade
-from refusal_index.data.tables import NOTHING, Kind
-from refusal_index.errors import listed
+from refusal_index.errors import TableError, listed
 
 Vocabulary = Mapping[str, Grade]
 """Grades by word, in lower case, with underscores in place of spaces and dashes."""
@@ -29,8 +28,9 @@ WORDS: Vocabulary = {
 """Unambiguous words for grades."""
 
 RIGHT_OR_WRONG: Vocabulary = {
-    **dict.fromkeys(("1", "1.0", "true", "yes", "pass", "passed"), Grade.CORRECT),
-    **dict.fromkeys(("0", "0.0", "false", "no", "fail", "failed"), Grade.INCORRECT),
+    **{word: Grade.CORRECT if flag else Grade.INCORRECT for word, flag in FLAG.words.items() if word not in "tyfn"},
+    **dict.fromkeys(("pass", "passed"), Grade.CORRECT),
+    **dict.fromkeys(("fail", "failed"), Grade.INCORRECT),
 }
 """Marks for right and wrong only."""
 
@@ -55,7 +55,7 @@ def grade_kind(*vocabularies: Vocabulary) -> Kind:
     <Grade.REFUSED: 'refused'>
     """
     words = {word: grade for vocabulary in vocabularies for word, grade in vocabulary.items()}
-    shown = [word for word in words if word in SHOWN or len(word) == 1]
+    shown = [word for word in words if word in SHOWN or (len(word) == 1 and word.isascii())]
     return Kind(f"a grade out of {', '.join(word.upper() for word in shown)} (in any case) or nothing", words)
 
 
@@ -107,7 +107,7 @@ def without_answered(cells: Sequence[Any], words: Translations) -> tuple[list[An
 def read_grades(
     cells: Sequence[Any],
     words: Translations,
-    location: Callable[[int, str], Exception],
+    location: Callable[[int, str], TableError],
     inspect_letters: bool | None = None,
     *,
     of_scorer: bool = False,
@@ -150,33 +150,32 @@ def _unknown_words(
     kind: Kind,
     values: Sequence[Any],
     unknown: Mapping[str, int],
-    location: Callable[[int, str], Exception],
+    location: Callable[[int, str], TableError],
     *,
     of_scorer: bool,
-) -> FirstPassError:
+) -> TableError:
     """Return the error for a column with words that are not grades."""
     first = next(iter(unknown.values()))
     message = kind.wrong(values[first])
-    words: tuple[str, ...] = ()
+    remedy: tuple[str, ...]
     is_nested = any(isinstance(values[index], list | dict) for index in unknown.values())
-    if of_scorer and (is_nested or all(map(_is_number, unknown))):
-        advice = "; no threshold is assumed: choose scores of right and wrong with --scorer NAME, or say what a value "
-        advice += "means, as in --map 0.5=incorrect"
+    are_numbers = all(map(_is_number, unknown))
+    threshold = "; no threshold is assumed" if are_numbers else ""
+    if of_scorer and (is_nested or len(unknown) > MANY_WORDS):
+        advice = f"{threshold}; choose scores of right and wrong"
+        remedy = "scorer", "NAME"
     elif is_nested:
-        advice = "; name one value by its path, as in --column grade=NAME.0"
-    elif all(map(_is_number, unknown)):
-        advice = "; no threshold is assumed: write a column of 1 and 0, and name it with --column correct=NAME, or say "
-        advice += "what a value means, as in --map -1=refused"
+        advice = "; name one value by its path"
+        remedy = "column", "grade=NAME.0"
     elif len(unknown) > MANY_WORDS:
-        advice = f"; the column has {len(unknown):,} such values, so it may hold no grades: name another with "
-        advice += "--column grade=NAME"
+        advice = f"{threshold}; the column has {len(unknown):,} such values, so it may hold no grades: name another"
+        remedy = "column", "grade=NAME"
     else:
-        words = tuple(str(values[index]).strip() for index in unknown.values())
+        words = [str(values[index]).strip() for index in unknown.values()]
         others = f"; also unknown: {listed(words[1:])}" if len(words) > 1 else ""
-        advice = f"{others}; say what each word means with --map WORD=GRADE"
-    error = FirstPassError(str(location(first, message + advice)))
-    error.unknown_words = words
-    return error
+        advice = f"{others}{threshold}; say what each means, one of {', '.join(MEANINGS)},"
+        remedy = "map", *(f"{word}=GRADE" for word in words)
+    return location(first, message + advice).with_remedy(*remedy)
 
 
 def _is_number(word: str) -> bool:

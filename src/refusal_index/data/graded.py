@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG, NOTHING, PROBABILITY, Kind
 from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
 from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
@@ -30,10 +30,11 @@ from refusal_index.data.first_pass import (
     forced_outcome,
 )
 from refusal_index.data.grade_words import Translations, are_grades, read_grades, without_answered
+from refusal_index.data.nested import nested_columns
 from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.text import is_blank
-from refusal_index.errors import TableError
+from refusal_index.errors import TableError, listed
 
 
 def answers(cell: Any) -> list[str]:
@@ -60,24 +61,24 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "reply": tables.verbatim,
     # the cells of both columns of grades are read together, by `read_grades`
     "grade": _as_it_is,
-    "refused": tables.FLAG,
-    "answered": tables.FLAG,
-    "correct": tables.FLAG,
-    "incorrect": tables.FLAG,
-    "answerable": tables.FLAG,
-    "unanswerable": tables.FLAG,
+    "refused": FLAG,
+    "answered": FLAG,
+    "correct": FLAG,
+    "incorrect": FLAG,
+    "answerable": FLAG,
+    "unanswerable": FLAG,
     "question_id": tables.text,
     "model": tables.text,
     "dataset": tables.text,
     "variant": tables.text,
-    "draw": tables.Kind("a whole number from 0", low=0, is_whole=True),
+    "draw": Kind("a whole number from 0", low=0, is_whole=True),
     "forced_grade": _as_it_is,
-    "forced_correct": tables.FLAG,
-    "forced_incorrect": tables.FLAG,
+    "forced_correct": FLAG,
+    "forced_incorrect": FLAG,
     "forced_reply": tables.verbatim,
     # a column with such a name may hold anything, so these are only read from columns that the user names
-    "p_answering": tables.PROBABILITY,
-    "confidence": tables.PROBABILITY,
+    "p_answering": PROBABILITY,
+    "confidence": PROBABILITY,
     "topic": tables.text,
     "context": passages,
 }
@@ -167,7 +168,7 @@ def resolved(
         by_role |= _column_of_grades(rows, by_role)
     usual = {role: name for role, name in by_role.items() if role not in columns}
     # roles whose usual names other columns have too; such a column is left out if none of its cells can be read
-    like_others = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)} & usual.keys()
+    like_others = {"choices", *(role for role, column in COLUMNS.items() if column.read is FLAG)} & usual.keys()
     left_out = {role for role in like_others if not _is_readable(rows, role, usual[role])}
     if "grade" in usual and all(_is_empty(row.cells.get(usual["grade"])) for row in rows):
         left_out.add("grade")
@@ -191,7 +192,7 @@ def _column_of_marks(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> 
 
 def _are_flags(rows: Sequence[tables.Row], column: str) -> bool:
     try:
-        flags = [tables.FLAG(row.cells.get(column)) for row in rows]
+        flags = [FLAG(row.cells.get(column)) for row in rows]
     except ValueError:
         return False
     return any(flag is not None for flag in flags)
@@ -207,23 +208,22 @@ def _without_grades(
     present = tables.present_columns(rows)
     path = file.source.name
     error = tables.missing_column(file.source, present, "grade", "grade")
-    named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
-    candidate = next((name for name in present if _holds_grades(rows, name)), None)
+    every = file.with_paths(nested_columns(rows[0].cells))
+    candidate = next((name for name in tables.present_columns(every) if _holds_grades(every, name)), None)
     if candidate is not None:
-        error.setting = "grade", candidate
+        error.with_remedy("column", f"grade={candidate}")
     elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
+        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
         command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
         error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
     elif "reply" in by_role and "answer" in by_role:
-        command = shlex.join(["refusal-index", "score", path, *named, "--grader", "exact"])
         error = file.source.wrong(
-            "expected grades, got replies without; if a column holds the grades, name it with --column grade=NAME; to "
-            f"compare the replies with the gold answers: {command}; to have a model grade them, name it in place of "
-            "exact, for instance openai/gpt-4o-mini"
-        )
+            "expected grades, got replies without; if a column holds the grades, name it; otherwise have a model grade "
+            "them, as with openai/gpt-4o-mini in place of exact, or compare them with the gold answers"
+        ).with_remedy("grader", "exact")
     elif "reply" in by_role:
-        advice = "name the gold answers with --column answer=NAME and add --grader exact, or name the grades"
-        error.args = (f"{path}: expected grades, got replies without grades and gold answers; {advice}",)
+        advice = f"got replies without grades and gold answers, in columns {listed(present)}; name the grades"
+        error.args = (f"{path}: expected grades, {advice}",)
     return error
 
 
@@ -252,7 +252,7 @@ def _is_readable(rows: Sequence[tables.Row], role: str, column: str) -> bool:
 
 def _is_empty(cell: Any) -> bool:
     """Whether a cell of a column of grades holds nothing."""
-    return str("" if cell is None else cell).strip().casefold() in tables.NOTHING
+    return str("" if cell is None else cell).strip().casefold() in NOTHING
 
 
 def _holds_grades(rows: Sequence[tables.Row], column: str) -> bool:
@@ -290,7 +290,7 @@ def _read_grades(
     """Replace the cells of the columns of grades by the grades; both columns use the same letters."""
     roles = [role for role in ("grade", "forced_grade") if role in by_role]
 
-    def wrong(index: int, message: str) -> Exception:
+    def wrong(index: int, message: str) -> TableError:
         role, number = divmod(index, len(rows))
         return rows[number].wrong(message, by_role[roles[role]])
 
@@ -317,7 +317,10 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
         for row, values in zip(rows, cells, strict=True):
             if values["question_id"] is None:
                 raise row.wrong("expected an id, got an empty cell; give every question one", by_role["question_id"])
-        return [values["question_id"] for values in cells]
+        ids = [values["question_id"] for values in cells]
+        # spreadsheets and pandas write whole numbers with a point
+        are_whole = all(name.endswith(".0") and name[:-2].isdecimal() for name in ids)
+        return [name.removesuffix(".0") for name in ids] if are_whole else ids
     if "question" not in by_role:
         return [str(number) for number in range(1, len(rows) + 1)]
     groups = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
@@ -340,11 +343,11 @@ def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequen
         (_, question_id), numbers = next(iter(repeated.items()))
         raise source.wrong(
             f"expected every question once, got the id {question_id!r} {len(numbers):,} times"
-            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; name the column that tells "
-            "the rows apart with --column model=NAME, draw=NAME (repeated samples: 0, 1, ...) or question_id=NAME, or "
-            "keep the rows of one model in a file",
+            f"{f' (and {len(repeated) - 1:,} more ids)' if len(repeated) > 1 else ''}; keep the rows of one model in "
+            "a file, or name the column that tells the rows apart, which holds their model, draw (repeated samples: 0, "
+            "1, ...) or question_id,",
             numbers,
-        )
+        ).with_remedy("column", "draw=NAME")
 
 
 def _repeated(passes: Sequence[FirstPass]) -> int:
@@ -467,7 +470,7 @@ def _conflicts(
         if not _holds_grades(rows, name) and tables.plain_name(name) not in usual:
             continue
         with suppress(FirstPassError):
-            others = read_grades([row.cells.get(name) for row in rows], {}, partial(_failed, name))
+            others = read_grades([row.cells.get(name) for row in rows], {}, lambda _, message: FirstPassError(message))
             known = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
             pairs = [pair for pair in zip(grades, others, strict=True) if pair[0] in known and pair[1] in known]
             n_different = sum(grade is not other for grade, other in pairs)
@@ -480,10 +483,6 @@ def _conflicts(
         n_different = sum(_contradicts(role, flag, grade) for grade, flag in flags)
         if role in by_role and n_different:
             yield Conflict(used, by_role[role], n_different, len(flags), holds_grades=False)
-
-
-def _failed(name: str, _index: int, message: str) -> Exception:
-    return FirstPassError(f"{name}: {message}")
 
 
 def _contradicts(role: str, flag: bool, grade: Grade | None) -> bool:

@@ -66,9 +66,9 @@ class ReadOptions:
             is_refusal = self.detector(first.reply, first.question)
         except TimeoutError as error:
             raise FirstPassError(
-                f"--refusal: {self.refusal!r} takes more than {SECONDS:g} second on the reply to question "
+                f"{self.refusal!r} takes more than {SECONDS:g} second on the reply to question "
                 f"{first.question.question_id!r}; choose a pattern without nested repetitions"
-            ) from error
+            ).about("refusal") from error
         return replace(named, grade=Grade.REFUSED, reason=None) if is_refusal else named
 
 
@@ -104,15 +104,13 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> Firs
     - `options`: options for reading it.
     """
     if options.scorer:
-        raise FirstPassError(
-            f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "
-            "grades with --column grade=NAME"
-        )
+        message = f"{file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of grades"
+        raise FirstPassError(message).about("scorer").with_remedy("column", "grade=NAME")
     if kind == GRADED:
         read = read_graded(file, options.columns, options.words, needs_grades=options.grader is None)
         return options.applied(read)
     if options.words:
-        raise FirstPassError(f"--map: {file.path} is an outcome table, whose words are fixed; leave it out")
+        raise FirstPassError(f"{file.path} is an outcome table, whose words are fixed; leave it out").about("map")
     table = read_outcomes(file.path, columns=options.columns, encoding=options.encoding)
     not_used = unused_columns(present_columns(file.records), options.columns.values())
     return options.applied(FirstPasses(from_outcomes(table), not_used=not_used, is_fixed=True))

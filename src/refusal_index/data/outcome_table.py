@@ -15,15 +15,12 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.data.cells import FLAG, NUMBER, WHOLE, Kind
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.tables import (
-    FLAG,
-    NUMBER,
-    WHOLE,
     Column,
-    Kind,
     TextTable,
     file_format,
     import_advice,
@@ -213,8 +210,7 @@ def _check_columns(raw: TextTable, *, can_name: bool) -> None:
             add = f"add a column {name!r} of true and false"
             advice = f"; rename {guess!r} to {name!r}" if guess else f"{_to_import(raw)} {add}"
             error = raw.source.lacks(f"a column {name!r}", raw.columns, advice + ", or name one" * can_name)
-            error.setting = (name, guess or "NAME") if can_name else None
-            raise error
+            raise error.with_remedy("column", f"{name}={guess or 'NAME'}") if can_name else error
     missing = [name for name in KEY if name not in raw.columns]
     for column in raw.columns:
         expected = None if column in SCHEMA else nearest(column.strip(), missing, cutoff=0.8)
@@ -271,13 +267,18 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class Identification:
-    """What an outcome belongs to: the columns before the question."""
+class Group:
+    """One model on one dataset under one prompt variant; each is None where a table does not say."""
 
-    # model, dataset, variant: model, dataset and prompt variant
     model: str | None
     dataset: str | None
     variant: str | None
+
+
+@dataclass(frozen=True)
+class Identification(Group):
+    """What an outcome belongs to: the columns before the question."""
+
     draw: int = 0  # index of the repeated sample, from 0
 
 

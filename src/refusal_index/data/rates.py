@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from refusal_index.data import tables
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade
-from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SCHEMA, Sampling, read_outcomes
+from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SCHEMA, Group, Sampling, read_outcomes
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
 from refusal_index.stats.arguments import checked_weights
@@ -265,12 +265,9 @@ class ForcedRefusals:
 
 
 @dataclass(frozen=True)
-class VariantGroup:
+class VariantGroup(Group):
     """The rows of one model on one dataset under one prompt variant."""
 
-    model: str | None
-    dataset: str | None
-    variant: str | None
     outcomes: pl.DataFrame
 
 

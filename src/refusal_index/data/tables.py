@@ -27,7 +27,8 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from refusal_index.data.encodings import UTF_8, checked_encoding, other_encoding
+from refusal_index.data.cells import NOTHING, Kind
+from refusal_index.data.encodings import UTF_8, checked_encoding, encoding_of, wrong_encoding
 from refusal_index.data.text import sound_text
 from refusal_index.data.workbooks import workbook_rows
 from refusal_index.errors import (
@@ -42,7 +43,7 @@ from refusal_index.errors import (
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Format by suffix of a table that is written; text formats may be followed by .gz."""
 
-READABLE = {**SUFFIXES, ".tsv": "csv", ".xlsx": "xlsx"}
+READABLE = {**SUFFIXES, ".tsv": "csv", ".txt": "csv", ".xlsx": "xlsx"}
 """Format by suffix of a table that is read."""
 
 UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
@@ -62,6 +63,7 @@ class Source:
     holds: str  # what a row is, in words
     error: type[TableError]  # the class of errors about it
     encoding: str = UTF_8  # of text in files
+    part: str | None = None  # the sheet of a workbook; None to find it
 
     @classmethod
     def from_path(cls, path: str | Path, holds: str, error: type[TableError], encoding: str = UTF_8) -> Source:
@@ -88,8 +90,17 @@ class Source:
 
     def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
         """Return the error for missing columns."""
-        where = " in the first row of the first sheet" if self.kind == "xlsx" else ""
-        return self.wrong(f"expected {expected}{where}, got {listed(present)}{advice}")
+        return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
+
+    def in_another_encoding(self, error: UnicodeDecodeError, line: int) -> TableError:
+        """Return the error for text that cannot be decoded.
+
+        - `line`: number of lines before the text that was to be decoded.
+        """
+        problem, encoding = wrong_encoding(error)
+        message = f"expected text in {self.encoding.upper()}, got other bytes; {problem}, read it"
+        lines = [] if self.kind == "json" else [line + 1 + error.object[: error.start].count(b"\n")]
+        return self.wrong(message, lines).with_remedy("encoding", encoding)
 
     def broken(self, message: str) -> TableError:
         """Return the error for content that is not a table."""
@@ -184,59 +195,14 @@ def is_in_memory(data: object) -> bool:
     return not isinstance(data, str | Path | None)
 
 
-NOTHING = ("", "nan", "na", "null", "none")
-"""Words of pandas, R and SQL for an empty cell of truth values, grades or numbers, in lower case."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A type of cells: one of `words`, or a number if there are none; an empty cell means None."""
-
-    expected: str  # in words
-    words: Mapping[str, Any] = field(default_factory=dict)  # values by word, in lower case
-    advice: str = ""
-    # low, high: range of a number
-    low: float = -math.inf
-    high: float = math.inf
-    is_whole: bool = False
-
-    def __call__(self, cell: Any) -> Any:
-        """Return the value of a cell; raises ValueError if it is not of this kind.
-
-        >>> FLAG("Yes"), FLAG(None), PROBABILITY(" 0.5 ")
-        (True, None, 0.5)
-        """
-        word = "" if cell is None else str(cell).strip().casefold()
-        if word in NOTHING:
-            return None
-        if (key := word.replace(" ", "_").replace("-", "_") if self.words else word) in self.words:
-            return self.words[key]
-        with suppress(ValueError):
-            number = math.nan if self.words else float(word)
-            if self.low <= number <= self.high and (number == number // 1 or not self.is_whole):
-                return int(number) if self.is_whole else number
-        raise ValueError(self.wrong(cell))
-
-    def wrong(self, cell: Any) -> str:
-        """Return the message for a cell that is not of this kind."""
-        return f"expected {self.expected}, got {shortened(cell)}{self.advice and f'; {self.advice}'}"
-
-
-FLAG = Kind(
-    "true, false, 1, 0, yes, no or nothing",
-    # pandas writes a column of 0 and 1 with gaps as "0.0" and "1.0"
-    {
-        **dict.fromkeys(("true", "t", "1", "yes", "y", "1.0"), True),
-        **dict.fromkeys(("false", "f", "0", "no", "n", "0.0"), False),
-    },
-    "write true or false; where neither is known, leave the cell empty",
-)
-NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
-PROBABILITY = Kind("a probability in [0, 1]", advice="is it a percentage or a log probability?", low=0, high=1)
-WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
-
-SEPARATORS = ",;\t"
+SEPARATORS = ",;\t|"
 """Separators of cells in CSV; spreadsheets write semicolons in many locales."""
+
+LINES_TO_HEADER = 10
+"""Lines in which the header is expected, perhaps below a title."""
+
+RULE = re.compile(r"(:?-{3,}:?)?")
+"""A cell of a row that holds nothing, or the line below a header in Markdown."""
 
 SEPARATOR_HINTS = tuple(f"sep={mark}".strip() for mark in SEPARATORS)
 
@@ -273,7 +239,8 @@ class TextTable:
         elif kind.is_whole:
             values = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
         else:
-            values = text.cast(pl.Float64, strict=False)
+            points = text.str.replace(",", ".") if kind.high == 1 else text
+            values = points.cast(pl.Float64, strict=False)
             values = values.set(~values.is_between(kind.low, kind.high), None)
         for row in (text.is_not_null() & values.is_null()).arg_true().head(1):
             raise self.source.wrong(kind.wrong(self.frame[name][row]), [self.lines[row]], name)
@@ -288,10 +255,15 @@ def read_rows(source: Source, data: object) -> list[Row]:
     - `source`: description of `data`.
     - `data`: the content of a file, or a data frame or dictionaries.
     """
-    rows = list(iter_rows(source, data))
-    if not rows:
+    return some_rows(source, iter_rows(source, data))
+
+
+def some_rows(source: Source, rows: Iterable[Row]) -> list[Row]:
+    """Return all rows; raises the source's error if there are none."""
+    read = list(rows)
+    if not read:
         raise no_rows(source)
-    return rows
+    return read
 
 
 def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> Iterator[Row]:
@@ -419,7 +391,10 @@ def _plain(cell: Any) -> Any:
 
 
 MAX_LINE = 64 << 20
-"""Maximum length of a line in bytes."""
+"""Maximum length of a line in characters."""
+
+GZIP = b"\x1f\x8b"
+"""The first bytes of a compressed file."""
 
 MAX_UNPACKED = 256 << 20
 MAX_RATIO = 100
@@ -449,39 +424,41 @@ def unpack(content: bytes) -> bytes:
 
 def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
     """Yield lines, which end at line feeds only: JSON strings may contain other line separators."""
-    packed = source.name.lower().endswith(".gz")
-    number = 0
-    try:
-        for number, line in enumerate(_unpacked_lines(source, file) if packed else _coded_lines(source, file), 1):
-            yield line.decode("utf-8-sig" if number == 1 and source.encoding == UTF_8 else source.encoding)
-    except UnicodeDecodeError as error:
-        raise source.wrong(other_encoding(source.encoding, error), [number]) from error
-    except (OSError, EOFError, zlib.error) as error:
-        problem = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
-        raise source.broken(problem.format(error)) from error
-
-
-def _coded_lines(source: Source, file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE:
-            raise source.wrong(f"expected lines of at most {MAX_LINE:,} bytes, got a longer one; split it", [number])
-        yield line
-
-
-def _unpacked_lines(source: Source, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a compressed file, which is not trusted to be as large as it looks."""
-    most = max(MAX_UNPACKED, MAX_RATIO * file.seek(0, os.SEEK_END))
+    packed = source.name.lower().endswith(".gz") or file.read(len(GZIP)) == GZIP
     file.seek(0)
-    size = 0
-    for number, line in enumerate(_coded_lines(source, gzip.GzipFile(fileobj=file)), 1):
-        size += len(line)
-        if size > most:
-            raise source.wrong(f"it unpacks to more than {most:,} bytes; {INTENDED}")
-        if number > MAX_UNPACKED_LINES:
-            raise source.wrong(f"it unpacks to more than {MAX_UNPACKED_LINES:,} lines; {INTENDED}")
-        yield line
+    try:
+        yield from _coded_lines(source, file, packed=packed)
+    except (OSError, EOFError, zlib.error) as error:
+        broken = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
+        raise source.broken(broken.format(error)) from error
+
+
+def _coded_lines(source: Source, file: BinaryIO, *, packed: bool) -> Iterator[str]:
+    """Yield the lines of a file; a compressed one is not trusted to be as large as it looks."""
+    most = max(MAX_UNPACKED, MAX_RATIO * file.seek(0, os.SEEK_END)) if packed else math.inf
+    file.seek(0)
+    stream = gzip.GzipFile(fileobj=file) if packed else file
+    encoding = encoding_of(stream.read(4), source.encoding)
+    stream.seek(0)
+    lines = io.TextIOWrapper(stream, encoding, newline="\n")
+    try:
+        for number in itertools.count(1):
+            line = lines.readline(MAX_LINE + 1)
+            if len(line) > MAX_LINE:
+                message = f"expected lines of at most {MAX_LINE:,} characters, got a longer one; split it"
+                raise source.wrong(message, [number])
+            if packed and stream.tell() > most:
+                raise source.wrong(f"it unpacks to more than {most:,} bytes; {INTENDED}")
+            if packed and number > MAX_UNPACKED_LINES:
+                raise source.wrong(f"it unpacks to more than {MAX_UNPACKED_LINES:,} lines; {INTENDED}")
+            if not line:
+                return
+            yield line
+    except UnicodeDecodeError as error:
+        raise source.in_another_encoding(error, number - 1) from error
+    finally:
+        with suppress(ValueError):  # of a file that its opener has closed, which is not for this function to do
+            lines.detach()
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
@@ -489,6 +466,7 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
     before, separator = _separator(rows := _csv_lines(lines))
     reader = csv.reader(itertools.chain(before, rows), strict=True, delimiter=separator)
     header: list[str] | None = None
+    has_rows = False
     line = 1
     try:
         for record in reader:
@@ -497,11 +475,14 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
             cells = [cell.replace(STAND_IN, "\r") for cell in record] if STAND_IN in "".join(record) else record
             # In a table with only grades, an empty row is a question without a grade.
             is_unscored = header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
-            if not any(map(str.strip, cells)) and not is_unscored:
+            if all(RULE.fullmatch(cell.strip()) for cell in cells) and not is_unscored:
                 continue
-            if header is None:
+            is_title = header is not None and len(header) == 1 < len(cells) and " " in header[0] and not has_rows
+            if header is None or is_title:
                 header = _checked_header(source, cells)
-            elif len(cells) == len(header):
+                continue
+            has_rows = True
+            if len(cells) == len(header):
                 yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
                 message = f"expected {len(header)} cells as in the header, got {len(cells)}"
@@ -513,18 +494,18 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
 
 
 def _separator(lines: Iterator[str]) -> tuple[list[str], str]:
-    """Return the lines up to the header, and the separator that splits the header into the most cells.
+    """Return the lines up to the first one with several cells, and the separator that splits it into the most.
 
     A first line such as ``sep=;``, which tells a spreadsheet the separator, is emptied.
     """
     before: list[str] = []
-    for line in lines:
+    sizes = dict.fromkeys(SEPARATORS, 0)
+    for line in itertools.islice(lines, LINES_TO_HEADER):
         is_hint = not before and line.strip().casefold() in SEPARATOR_HINTS
         before.append("\n" if is_hint else line)
-        if line.strip() and not is_hint:
+        sizes = {mark: len(next(csv.reader(before[-1:], delimiter=mark), ())) for mark in SEPARATORS}
+        if max(sizes.values()) > 1:
             break
-    header = before[-1] if before else ""
-    sizes = {mark: len(next(csv.reader([header], delimiter=mark), ())) for mark in SEPARATORS}
     return before, max(SEPARATORS, key=sizes.__getitem__)
 
 
@@ -545,8 +526,6 @@ def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
-    if len(header) == 1 and "|" in header[0]:
-        raise source.wrong("expected cells separated by commas, semicolons or tabs, found '|'; save it with commas")
     # columns of promptfoo's CSV
     return _each_once(source, _numbered(header) if set(header) >= {"Status", "Grader Reason"} else header)
 
@@ -567,9 +546,11 @@ def _each_once(source: Source, names: list[str]) -> list[str]:
 def _workbook_records(source: Source, data: BinaryIO) -> Iterator[Record]:
     """Yield the rows of the first sheet of a workbook below its header."""
     try:
-        rows = list(workbook_rows(data))
+        rows = list(workbook_rows(data, source.part))
     except ValueError as error:
-        raise source.broken(f"read as a workbook ({error})") from error
+        message, *sheets = error.args
+        broken = source.broken(f"read as a workbook: {message}")
+        raise (broken.with_remedy("rows", *sheets) if sheets and source.holds == "answer" else broken) from error
     if rows:
         header = _each_once(source, [str(cell or "").strip() for cell in rows[0][1]])
         for number, cells in rows[1:]:
@@ -687,8 +668,8 @@ def verbatim(cell: Any) -> str | None:
         return None
     if not isinstance(cell, int | float):
         raise ValueError(
-            f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path, as in "
-            "--column reply=response.0"
+            f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path as its "
+            "column, as in response.0"
         )
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
@@ -758,7 +739,6 @@ def missing_column(source: Source, present: Collection[str], role: str, column: 
     similar = nearest(column, by_beginning, cutoff=0.7)
     guess = by_beginning[similar] if similar else None
     advice = f"{f'; did you mean {guess!r}?' if guess else ';'} say which column it is"
-    error = source.lacks(f"a column {column!r} with the {role}", present, advice)
     beginning = next((name for name in present if column.startswith(plain_name(name))), "NAME")
-    error.setting = role, guess or beginning
-    return error
+    error = source.lacks(f"a column {column!r} with the {role}", present, advice)
+    return error.with_remedy("column", f"{role}={guess or beginning}")

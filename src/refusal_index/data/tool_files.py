@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from refusal_index.data.column_names import NAMES
+from refusal_index.data.documents import has_column
+from refusal_index.data.nested import reached
 from refusal_index.data.tables import Row, plain_name
 
 STATUS = re.compile(r"Status( \d+)?")
@@ -28,9 +29,6 @@ LITERAL = ("equals", "contains", "icontains", "starts-with", "contains-any", "ic
 ASSERTION_FAILED = 1
 """The `failureReason` of a result without an error."""
 
-
-DEEPEVAL_CACHE = "test_cases_lookup_map"
-"""What the cache of deepeval holds instead of results."""
 
 NO_ASSERTIONS = "No assertions"
 """The reason that promptfoo gives for passing a test that checks nothing."""
@@ -65,8 +63,7 @@ Prompt = tuple[str, str]
 
 def _prompt(cells: Mapping[str, Any]) -> Prompt:
     """Return the prompt of a result."""
-    prompt = cells["prompt"]
-    label = prompt.get("label") or prompt.get("display") if isinstance(prompt, Mapping) else None
+    label = reached(cells, ("prompt", "label")) or reached(cells, ("prompt", "display"))
     return str(cells.get("provider")), str(label or cells.get("promptIdx"))
 
 
@@ -86,11 +83,6 @@ def _names(prompts: Mapping[Any, Prompt]) -> dict[Any, str]:
     return {index: f"prompt {numbers[label]}" for index, label in labels.items()} if len(numbers) > 1 else {}
 
 
-def has_column(cells: Mapping[str, Any], role: str) -> bool:
-    """Whether a record has a column with a usual name of a role."""
-    return any(plain_name(name) in NAMES[role] for name in cells)
-
-
 def _of_result(row: Row, names: Mapping[Any, str]) -> Row:
     """Return a result of promptfoo's JSON as a graded answer.
 
@@ -98,26 +90,20 @@ def _of_result(row: Row, names: Mapping[Any, str]) -> Row:
     """
     cells = row.cells
     variables = cells["vars"] if isinstance(cells["vars"], Mapping) else {}
-    prompt = cells.get("prompt")
-    prompt = prompt if isinstance(prompt, Mapping) else {}
     provider = cells.get("provider")
-    provider = provider if isinstance(provider, Mapping) else {"id": provider}
-    response = cells.get("response")
-    output = response.get("output") if isinstance(response, Mapping) else None
-    graded = cells.get("gradingResult")
-    graded = graded if isinstance(graded, Mapping) else {}
+    output = reached(cells, ("response", "output"))
     failed = cells.get("failureReason") == ASSERTION_FAILED
     if "failureReason" not in cells:  # as in files of older releases
-        failed = graded.get("pass") is False and not cells.get("error")
-    passed = cells.get("success") is True and graded.get("reason") != NO_ASSERTIONS
+        failed = reached(cells, ("gradingResult", "pass")) is False and not cells.get("error")
+    passed = cells.get("success") is True and reached(cells, ("gradingResult", "reason")) != NO_ASSERTIONS
     made = {
         "reply": json.dumps(output) if isinstance(output, Mapping | list) else output,
         "correct": passed if passed or failed else None,
-        "model": provider.get("label") or provider.get("id"),
+        "model": (provider.get("label") or provider.get("id")) if isinstance(provider, Mapping) else provider,
         "variant": names.get(_prompt_index(cells)),
     }
     if not has_column(variables, "question"):
-        made["question"] = prompt.get("raw")
+        made["question"] = reached(cells, ("prompt", "raw"))
     asserted = _asserted(cells.get("testCase"))
     if asserted is not None and not has_column(variables, "answer"):
         made["answer"] = asserted

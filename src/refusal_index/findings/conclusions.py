@@ -172,13 +172,16 @@ def _variant_caveats(summary: Summary) -> Iterator[Statement]:
         for caveat in variant.caveats:
             by_code.setdefault(caveat.code, []).append((summary.label(variant), caveat))
     for (first, statement), *others in by_code.values():
-        values = {
-            "statement": statement,
-            "first": first if len(summary.variants) > 1 else None,
-            "is_prompt": summary.has_one_source,
-            "others": [name for name, _ in others],
-        }
-        yield Statement("same_for", statement.severity, values)
+        yield Statement(
+            "same_for",
+            statement.severity,
+            {
+                "statement": statement,
+                "first": first if len(summary.variants) > 1 else None,
+                "is_prompt": summary.has_one_source,
+                "others": [name for name, _ in others],
+            },
+        )
 
 
 def _possible_shifts(variants: Sequence[VariantSummary]) -> Iterator[Statement]:

@@ -22,12 +22,15 @@ from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID
 from refusal_index.data.outcome_table import OWN_COLUMNS
 from refusal_index.data.rates import (
+    BY_ANSWERABLE,
     FORCED_REFUSAL_LIMIT,
+    NEED_NO_GRADES,
     answerable_metrics,
     describe,
     design_of,
     first_draws,
     never_forced,
+    without_grades,
 )
 from refusal_index.data.run_json import Stop
 from refusal_index.errors import OutcomeTableError, escape, suggestion
@@ -325,8 +328,8 @@ def decide(
     """
     if baseline is None and not (policy.at_least or policy.at_most):
         raise PolicyError(
-            "gate: expected a baseline to compare with, or fixed bounds, got neither; name a run with --baseline, or "
-            "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
+            "gate: expected a baseline to compare with, or fixed bounds, got neither; name a baseline "
+            "(--baseline), or a bound (--at-least METRIC=NUMBER, --at-most METRIC=NUMBER)"
         )
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
     for key, run in runs.items():
@@ -338,6 +341,8 @@ def decide(
     pair, name = _matched(tuple(runs.values()), analysis)
     variants = dict(zip(runs, pair.variants_compared[name], strict=True))
     rows = {key: run.tables[variants[key]] for key, run in runs.items()}
+    if baseline is None and {*policy.at_least, *policy.at_most} <= {*NEED_NO_GRADES, *BY_ANSWERABLE}:
+        rows = {key: without_grades(table) for key, table in rows.items()}
     matched = None if baseline is None else pair.matches[name]
     is_paired = matched is not None and matched.paired
     _check_answers(rows, is_paired=is_paired)

@@ -14,7 +14,7 @@ from refusal_index.data.files import plain, read_plain
 from refusal_index.data.run_json import MAX_LOOKS, GateLooks, Stop
 from refusal_index.data.text import parse_toml
 from refusal_index.errors import RefusalIndexError, RunFolderError, listed, shortened, suggestion
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import METRICS, unknown_metric
 from refusal_index.stats import AtLook, GroupSequential
 
 MARGINS: Mapping[str, float] = MappingProxyType(
@@ -156,12 +156,7 @@ def _check_numbers(name: str, table: object) -> None:
         raise PolicyError(f"{name}: expected a table of metrics and numbers, got {shortened(table)}")
     for key, value in table.items():
         if key not in METRICS:
-            keys = {metric.label.casefold(): key for key, metric in METRICS.items()}
-            metric_name = keys.get(str(key).casefold(), str(key))  # a metric may be called as tables call it
-            raise PolicyError(
-                f"{name}: expected metrics from {listed(METRICS)}, got "
-                f"{shortened(key)}{suggestion(metric_name, METRICS)}"
-            )
+            raise PolicyError(f"{name}: {unknown_metric(key)}")
         metric = METRICS[key]
         if not _is_number(value):
             raise PolicyError(f"{name}, {key}: expected a number, got {shortened(value)}")

@@ -207,12 +207,8 @@ def _own_number(
             return rates.answerable_metric(name, rates.first_draws(rows), analysis, level)
         return rate_or_score(name, table, analysis.payoffs, level)
 
-    def interval(level: float) -> stats.ConfidenceInterval:
-        rate = at_level(level)
-        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (rate.low, rate.high)))
-
     rate = at_level(0.9)
-    return rate.estimate, rate.reason, interval
+    return rate.estimate, rate.reason, lambda level: at_level(level).interval
 
 
 def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndexResult) -> Interval:

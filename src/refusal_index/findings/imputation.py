@@ -38,30 +38,22 @@ CELLS = ("answered_right", "answered_wrong", "refused_right", "refused_wrong")
 SEED = 0
 """Seed of the choice of which missing answer gets which cell, so that a verdict is the same each time."""
 
-_IS_FORCED_REFUSAL = (pl.col("forced_grade") == Grade.REFUSED.value).fill_null(value=False) & (
+IS_FORCED_REFUSAL = (pl.col("forced_grade") == Grade.REFUSED.value).fill_null(value=False) & (
     ~IS_UNANSWERABLE.fill_null(value=False)
 )
+"""Rows that the forced pass refused, of answered questions too."""
 
-_IS_REFUSED_AGAIN = (pl.col("refused") & _IS_FORCED_REFUSAL).fill_null(value=False)
+IS_REFUSED_AGAIN = (pl.col("refused") & IS_FORCED_REFUSAL).fill_null(value=False)
+"""Rows that the forced pass refused again."""
 
 Cells = NDArray[np.int64]
-
-
-def count_refused_again(rows: pl.DataFrame) -> int:
-    """Return the number of rows that the forced pass refused again."""
-    return rows.filter(_IS_REFUSED_AGAIN).height
-
-
-def count_forced_refusals(rows: pl.DataFrame) -> int:
-    """Return the number of rows that the forced pass refused, of answered questions too."""
-    return rows.filter(_IS_FORCED_REFUSAL).height
 
 
 def without_refused_again(rows: pl.DataFrame) -> pl.DataFrame:
     """Remove the grade of each row that the forced pass refused again, and every forced grade that is a refusal."""
     return rows.with_columns(
-        wrong=pl.when(_IS_REFUSED_AGAIN).then(None).otherwise("wrong"),
-        forced_grade=pl.when(_IS_FORCED_REFUSAL).then(pl.lit(Grade.UNSCORED.value)).otherwise("forced_grade"),
+        wrong=pl.when(IS_REFUSED_AGAIN).then(None).otherwise("wrong"),
+        forced_grade=pl.when(IS_FORCED_REFUSAL).then(pl.lit(Grade.UNSCORED.value)).otherwise("forced_grade"),
     )
 
 
@@ -144,11 +136,6 @@ def _described(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def is_missing(rows: pl.DataFrame) -> pl.Series:
     """Return which rows have no grade."""
     return rows["refused"].is_null() | rows["wrong"].is_null()
-
-
-def count_missing(rows: pl.DataFrame) -> int:
-    """Return the number of rows without a grade."""
-    return int(is_missing(rows).sum())
 
 
 def imputed(

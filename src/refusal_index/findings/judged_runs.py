@@ -117,7 +117,10 @@ class JudgedRuns:
 
     @cached_property
     def _guards_left_out(self) -> tuple[NamedGuard, ...]:
-        found = [*self._guards_of(self.rows, _is_rate), *self._guards_of(self.rows_for_index, is_index)]
+        found = [
+            *self._guards_of(self.rows, lambda name: not is_index(name)),
+            *self._guards_of(self.rows_for_index, is_index),
+        ]
         order = [*self.policy.margins, *self.policy.at_least, *self.policy.at_most]
         return tuple(sorted(found, key=lambda named: (not named.against_baseline, order.index(named.guard.name))))
 
@@ -260,7 +263,7 @@ class JudgedRuns:
     def _counts_of_draws(self) -> Mapping[str, tuple[int, int]]:
         """How many forced answers of each run were refusals, and how often it refused, over all draws."""
         return {
-            role: (imputation.count_forced_refusals(rows), rows.filter(pl.col("refused")).height)
+            role: (rows.filter(imputation.IS_FORCED_REFUSAL).height, rows.filter(pl.col("refused")).height)
             for role, rows in self.rows.items()
         }
 
@@ -273,7 +276,7 @@ class JudgedRuns:
         """How many questions each run refused again, and how many it refused."""
         first = {role: rates.first_draws(rows) for role, rows in self.rows.items()}
         return {
-            role: (imputation.count_refused_again(rows), rows.filter(pl.col("refused")).height)
+            role: (rows.filter(imputation.IS_REFUSED_AGAIN).height, rows.filter(pl.col("refused")).height)
             for role, rows in first.items()
         }
 
@@ -314,7 +317,7 @@ class JudgedRuns:
         # only corrected RI depends on further draws, and on the forced grades of what was answered
         of_run = self.rows[role]
         rows = imputation.with_forced_grades(of_run) if name == CORRECTED else rates.first_draws(of_run)
-        missing = imputation.count_missing(rows)
+        missing = int(imputation.is_missing(rows).sum())
         adverse = self._adverse(named, role)
         if not missing or not adverse:
             return None
@@ -350,10 +353,6 @@ ROUNDING = 1e-12
 def is_index(name: str) -> bool:
     """Whether a metric is RI or corrected RI, of which a guard leaves out what was refused again."""
     return name in INDICES
-
-
-def _is_rate(name: str) -> bool:
-    return name not in INDICES
 
 
 def _chosen(limits: Mapping[str, float], chosen: Callable[[str], bool]) -> dict[str, float]:

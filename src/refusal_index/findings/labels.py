@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index.data.cells import Kind
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, first_draws, variant_groups
-from refusal_index.data.tables import Kind, read_text
+from refusal_index.data.tables import read_text
 from refusal_index.data.written_tables import csv_text, undo_safe
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.findings.metrics import Statement

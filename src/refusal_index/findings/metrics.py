@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from refusal_index import entry_points
 from refusal_index.data.analysis import Analysis
+from refusal_index.errors import listed, shortened, suggestion
 from refusal_index.stats.baseline import ratio_weights
 
 INDEX = "refusal_index"
@@ -90,6 +91,32 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
     }
 )
 """Every metric by its name, in the order in which tables show them."""
+
+
+SHOWN_AS: Mapping[str, str] = MappingProxyType(
+    {
+        **{metric.label.casefold(): metric.name for metric in METRICS.values()},
+        "wrong": "correct_given_attempted",
+        "precision": "refusal_precision",
+        "recall": "refusal_recall",
+        "error rate": "error_rate",
+        "unanswerable": "refused_unanswerable",
+        "answerable": "refused_answerable",
+    }
+)
+"""Metrics by what screens call them; ``wrong`` is the complement of its metric."""
+
+
+def unknown_metric(name: object) -> str:
+    """Return the message for a metric that is not known, with the one that it may mean.
+
+    >>> unknown_metric("precision")[-36:]
+    "did you mean 'refusal_precision'?"
+    """
+    called = str(name).casefold()
+    complement = " at most 0.2 wrong is at least 0.8 of it" if called == "wrong" else ""
+    guess = suggestion(SHOWN_AS.get(called, called), METRICS)
+    return f"expected metrics from {listed(METRICS)}, got {shortened(name)}{guess}{complement}"
 
 
 Severity = Literal["conclusion", "scope", "note", "serious"]

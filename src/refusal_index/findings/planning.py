@@ -310,7 +310,7 @@ def plan_corrected(
         if abs(index) >= highest:
             raise OutcomeTableError(
                 f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
-                f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
+                f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; plan with higher slopes"
             )
         max_rho = stats.rho_from_refusal_index(highest)
         index = math.asin(float(rho / max_rho) / 2) / math.asin(0.5)

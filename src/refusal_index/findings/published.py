@@ -70,7 +70,7 @@ class AmongPublished:
                 "run",
                 _metrics_of(run, self.analysis),
                 tuple(reasons_against(run, self.published, self.analysis.variant)),
-                tuple(_remarks_on_run(run, self.published)),
+                (Statement("examples_filled_in", "note"),) if _prompt_set(run) == self.published.prompts else (),
             )
             for run in self.runs
         )
@@ -84,7 +84,7 @@ class AmongPublished:
     def models(self) -> tuple[PlacedModel, ...]:
         """The runs and the published models, the highest RI first, those without one last."""
         models = [*self.placed_runs, *self.printed]
-        return tuple(sorted(models, key=lambda model: _order(model.index)))
+        return tuple(sorted(models, key=lambda model: (model.index.estimate is None, -(model.index.estimate or 0))))
 
     @property
     def is_comparable(self) -> bool:
@@ -112,7 +112,7 @@ class AmongPublished:
             yield self._apart(run)
 
     def _place(self, run: PlacedModel) -> Statement:
-        printed = [_value(model.index) for model in self.published.models]
+        printed = [_printed(model.index.estimate) for model in self.published.models]
         values: dict[str, Any] = {"run": run.name, "models": len(printed), "low": min(printed), "high": max(printed)}
         if run.index.estimate is None:
             return Statement("published_place", "scope", {**values, "index": None, "above": None, "below": None})
@@ -125,8 +125,8 @@ class AmongPublished:
         """State from which published models a run's interval lies apart, of those whose interval holds."""
         usable = [model for model in self.printed if not model.reasons and not model.remarks]
         own = run.index
-        above = [one.name for one in usable if own.low is not None and own.low > _value_of(one.index.high)]
-        below = [one.name for one in usable if own.high is not None and own.high < _value_of(one.index.low)]
+        above = [one.name for one in usable if own.low is not None and own.low > _printed(one.index.high)]
+        below = [one.name for one in usable if own.high is not None and own.high < _printed(one.index.low)]
         return Statement("published_apart", "conclusion", {"run": run.name, "above": above, "below": below})
 
     def _scope(self) -> Iterator[Statement]:
@@ -233,17 +233,12 @@ def reasons_against(run: RunResults, published: PublishedResults, variant: str |
     if not run.settings:
         yield Statement("settings_not_recorded", "serious")
     else:
-        yield from _other_prompts(run.settings, published)
+        if _prompt_set(run) != published.prompts:
+            yield Statement("other_prompts", "serious", {"found": _prompt_set(run)})
         yield from _other_grader(run.settings, published)
         yield from _other_decoding(run, published)
     yield from _other_variants(run, published, variant)
     yield from _other_questions(run, published)
-
-
-def _other_prompts(settings: Mapping[str, Any], published: PublishedResults) -> Iterator[Statement]:
-    name = _prompt_set(settings)
-    if name != published.prompts:
-        yield Statement("other_prompts", "serious", {"found": name})
 
 
 def _other_grader(settings: Mapping[str, Any], published: PublishedResults) -> Iterator[Statement]:
@@ -290,13 +285,8 @@ def _other_questions(run: RunResults, published: PublishedResults) -> Iterator[S
         yield Statement("question_sample", "serious", {"found": asked, "expected": published.questions})
 
 
-def _remarks_on_run(run: RunResults, published: PublishedResults) -> Iterator[Statement]:
-    if _prompt_set(run.settings) == published.prompts:
-        yield Statement("examples_filled_in", "note")
-
-
-def _prompt_set(settings: Mapping[str, Any]) -> str | None:
-    name: str | None = (settings.get("prompts") or {}).get("name")
+def _prompt_set(run: RunResults) -> str | None:
+    name: str | None = (run.settings.get("prompts") or {}).get("name")
     return name
 
 
@@ -324,11 +314,11 @@ def implied_questions(model: PublishedModel, decimals: int | None = None) -> flo
     - `decimals`: of the printed numbers, for the smallest number that rounding allows; None for the printed width as
       it is.
     """
-    printed = [_value(model.metrics[name]) for name in ("correct_rate", "refusal_rate", INDEX)]
+    printed = [_printed(model.metrics[name].estimate) for name in ("correct_rate", "refusal_rate", INDEX)]
     scenario = PlanningScenario.from_published(*printed)
     deviation = asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, printed[-1])
     rounding = 0.0 if decimals is None else 0.5 * 10**-decimals
-    half_width = (_value_of(model.index.high) - _value_of(model.index.low)) / 2 + rounding
+    half_width = (_printed(model.index.high) - _printed(model.index.low)) / 2 + rounding
     return float((normal_quantile(PRINTED_LEVEL) * deviation / half_width) ** 2)
 
 
@@ -356,15 +346,7 @@ def _mean(values: Sequence[float | None], name: str) -> Estimate:
     return Estimate(fmean(known), name=name)
 
 
-def _order(index: Estimate) -> float:
-    return float("inf") if index.estimate is None else -index.estimate
-
-
-def _value(index: Estimate) -> float:
-    return _value_of(index.estimate)
-
-
-def _value_of(number: float | None) -> float:
+def _printed(number: float | None) -> float:
     if number is None:
         raise ValueError("expected a printed number")
     return number

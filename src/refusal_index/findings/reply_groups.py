@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from refusal_index.data.outcome import UNCLEAR
+from refusal_index.data.outcome_table import Group
 from refusal_index.data.rates import first_draws, variant_groups
 from refusal_index.findings.reply_checks import MIN_WORDS, first_sentence
 
@@ -38,12 +39,9 @@ class ReplyGroup:
 
 
 @dataclass(frozen=True)
-class ReplyGroups:
+class ReplyGroups(Group):
     """The groups of one variant, of each kind the largest first."""
 
-    model: str | None
-    dataset: str | None
-    variant: str | None
     groups: tuple[ReplyGroup, ...]
     is_read: bool = True  # whether the table says how replies were read
 

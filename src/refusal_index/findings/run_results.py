@@ -403,13 +403,6 @@ class FoundRuns:
     left_out: tuple[str, ...]
 
 
-def source_of(run: RunResults | str | Path, argument: str) -> Path | RunResults:
-    """Return what `read_runs` reads a run from: its folder, or its outcomes if it was read from files."""
-    if isinstance(run, RunResults):
-        return run.source if run.source.is_dir() else run
-    return checked_path(run, argument)
-
-
 def read_runs(sources: Sequence[Path | RunResults], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[RunResults, ...]:
     """Read every model and dataset in folders and files.
 

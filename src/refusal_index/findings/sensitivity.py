@@ -13,6 +13,7 @@ import polars as pl
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import Grade
+from refusal_index.data.outcome_table import Group
 from refusal_index.data.rates import (
     VariantGroup,
     contingency_table,
@@ -25,7 +26,7 @@ from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.metrics import INDEX, Printable, Statement
 from refusal_index.findings.unclear import unclear_bounds, unclear_replies
-from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimate import Bounds
 
 
 @dataclass(frozen=True)
@@ -143,13 +144,9 @@ class DecisionOptions:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Decisions(Group):
     """One variant under all other scoring decisions."""
 
-    # model, dataset, variant: what was asked whom; None where the table does not say
-    model: str | None
-    dataset: str | None
-    variant: str | None
     as_scored: Mapping[str, stats.Estimate]  # every metric as scored, by name
     scoring: Sensitivity  # under other scoring rules, and within topics
     missing: stats.MissingBounds  # the index with whatever is missing taken for anything
@@ -260,14 +257,9 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class MissingRange:
+class MissingRange(Bounds):
     """Range of the Refusal Index over all possible grades of unscored questions, without sampling error."""
 
-    # low, high: both ends, each the index of a way to fill in what is missing; None where no such way has one
-    low: float | None
-    high: float | None
-    status: Status  # "boundary" where an end is exactly -1 or +1
-    reason: str | None
     # refused, answered, unknown: what is missing, by what the first pass is known to have done
     refused: int
     answered: int

@@ -16,7 +16,7 @@ import polars as pl
 from refusal_index.data import rates
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.outcome_table import SAMPLING_COLUMNS
+from refusal_index.data.outcome_table import SAMPLING_COLUMNS, Group
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import OutcomeTableError, escape, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
@@ -226,13 +226,9 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class VariantSummary:
+class VariantSummary(Group):
     """One model on one dataset under one prompt variant."""
 
-    # model, dataset, variant: what was asked whom; None where the table does not say
-    model: str | None
-    dataset: str | None
-    variant: str | None
     table: ContingencyTable  # counts of the scored questions
     # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, those of `BY_ANSWERABLE`, which are
     # undefined without questions of their kind, and the corrected index, which is undefined without repeated draws

@@ -13,8 +13,9 @@ import polars as pl
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.first_pass import NOT_KNOWN, FirstPass, FirstPasses
 from refusal_index.data.outcome import NOT_GRADED, Grade
-from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.outcome_table import Group, write_outcomes
 from refusal_index.data.rates import answerable_metrics, too_many_missing
+from refusal_index.errors import OutcomeTableError, checked_path
 from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Printable, Statement
@@ -40,18 +41,35 @@ class ScoredFiles(Printable):
         write_outcomes(self.outcomes, Path(path))
 
 
+RunSource = RunResults | ScoredFiles | str | Path
+"""What a run is read from: its folder, an outcome table, or the results of either."""
+
+
+def source_of(run: RunSource, argument: str) -> Path | RunResults:
+    """Return what `read_runs` reads a run from: its folder, or its outcomes if it was read from files.
+
+    Raises RunFolderError for anything else, and OutcomeTableError for scored files without a forced pass.
+    """
+    if isinstance(run, ScoredFiles):
+        if run.run is None:
+            raise OutcomeTableError(
+                f"{argument}: expected answers with a forced pass, got {run!r}; write them with write('FILE.parquet'), "
+                "and name that file to compare the rates of the first pass"
+            )
+        run = run.run
+    if isinstance(run, RunResults):
+        return run.source if run.source.is_dir() else run
+    return checked_path(run, argument)
+
+
 FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the first pass alone decides."""
 
 
 @dataclass(frozen=True)
-class Tally:
+class Tally(Group):
     """The first passes of one model on one dataset under one prompt, counted."""
 
-    # model, dataset, variant: whose they are; None where the file does not say
-    model: str | None
-    dataset: str | None
-    variant: str | None
     # correct, incorrect, refused: how many were graded so
     correct: int
     incorrect: int

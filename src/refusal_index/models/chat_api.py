@@ -339,8 +339,7 @@ async def receive(response: Any) -> None:
     """
     request = response.request
     is_stream = "event-stream" in response.headers.get("content-type", "")
-    if response.has_redirect_location:
-        await check_redirect(response)
+    await check_redirect(response)
     if not request.url.path.endswith(ADDRESSES) or (is_stream and ASKS_FOR_EVENTS.search(request.content)):
         return
     response._content = await _read(response)

@@ -7,6 +7,7 @@ import random
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,17 +52,21 @@ class FailureKind(Enum):
     DOUBTFUL
         Retried like a temporary error; but before the first reply it is probably lasting, so too many attempts in a row
         end the run at once.
+    OWN
+        Raised by the user's own code, and doubtful too: before the first reply, a question that fails a few times in
+        the same way ends the run.
     """
 
     REQUEST = auto()
     LASTING = auto()
     PASSING = auto()
     DOUBTFUL = auto()
+    OWN = auto()
 
     @property
     def is_sent_again(self) -> bool:
         """Whether the request is retried."""
-        return self in (FailureKind.PASSING, FailureKind.DOUBTFUL)
+        return self in (FailureKind.PASSING, FailureKind.DOUBTFUL, FailureKind.OWN)
 
 
 @dataclass(frozen=True)
@@ -310,6 +315,7 @@ def _one_safe_line(text: str, longest: int = MAX_LINE) -> str:
 
 
 QUESTIONS_IN_A_ROW = 20
+SAME_FAILURES = 3
 OUTAGE_SECONDS = 180.0
 OUTAGE_QUESTIONS = 3
 
@@ -362,7 +368,7 @@ class CircuitBreaker:
         self._worked: set[str] = set()
         self._failed: dict[str, set[str]] = {}
         self._last: dict[str, Failure] = {}
-        self._troubled: dict[str, tuple[float, set[str], int]] = {}
+        self._troubled: dict[str, tuple[float, Counter[tuple[str, str]]]] = {}
 
     def worked(self, role: str) -> None:
         """Record a reply of a role, which resets its record of failures."""
@@ -399,13 +405,14 @@ class CircuitBreaker:
 
     def troubled(self, role: str, question_id: str, failure: Failure) -> None:
         """Record a failed request that will be retried."""
-        since, questions, attempts = self._troubled.get(role, (self._clock(), set(), 0))
-        questions.add(question_id)
-        self._troubled[role] = since, questions, attempts + 1
+        since, attempts = self._troubled.setdefault(role, (self._clock(), Counter()))
+        attempts[question_id, failure.message] += 1
         lasted = self._clock() - since
-        if failure.kind is FailureKind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
-            self._open_for(failure, f"failed in each of {attempts + 1} attempts")
-        elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
+        is_doubtful = failure.kind in (FailureKind.DOUBTFUL, FailureKind.OWN) and role not in self._worked
+        fails_alike = failure.kind is FailureKind.OWN and attempts[question_id, failure.message] >= SAME_FAILURES
+        if is_doubtful and (fails_alike or attempts.total() >= QUESTIONS_IN_A_ROW):
+            self._open_for(failure, f"failed in each of {attempts.total()} attempts")
+        elif lasted >= OUTAGE_SECONDS and len({question for question, _ in attempts}) >= OUTAGE_QUESTIONS:
             self._open_for(failure, f"returned only errors for {lasted:.0f} seconds")
 
     def _open_for(self, failure: Failure, event: str) -> None:

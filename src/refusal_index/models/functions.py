@@ -64,7 +64,7 @@ def classify_function_error(error: Exception, name: str) -> Failure:
     if is_of_a_service or failure.kind is not FailureKind.PASSING:
         return failure
     is_wrong_type = isinstance(error, ReturnedTypeError)
-    return replace(failure, kind=FailureKind.REQUEST if is_wrong_type else FailureKind.DOUBTFUL, advice=FIX)
+    return replace(failure, kind=FailureKind.REQUEST if is_wrong_type else FailureKind.OWN, advice=FIX)
 
 
 def is_function_name(name: str) -> bool:

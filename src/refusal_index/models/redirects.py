@@ -27,9 +27,10 @@ async def check_redirect(response: Any) -> None:
     target = request.url.join(response.headers["location"])
     if _is_same(request.url, target):
         return
+    address = f"{target.scheme}://{target.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
     if request.method not in ("GET", "HEAD"):
         raise UnreadableReplyError(
-            f"{request.url.host} redirects to another server, {_address(target)[:80]}, which would receive the "
+            f"{request.url.host} redirects to another server, {address[:80]}, which would receive the "
             "questions; correct the base URL if this is intended"
         )
     for name in {*request.headers} - HARMLESS:
@@ -44,7 +45,3 @@ def _is_same(asked: Any, target: Any) -> bool:
 
 def _port(url: Any) -> tuple[str, int | None]:
     return url.scheme, url.port or PORTS.get(url.scheme)
-
-
-def _address(url: Any) -> str:
-    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"

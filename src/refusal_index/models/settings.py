@@ -73,12 +73,9 @@ class SettingError(RefusalIndexError, ValueError):
         super().__init__(message)
         self.message = message
 
-    def __str__(self) -> str:
-        return self.shown(lambda name: name)
-
-    def shown(self, name: Callable[[str], str]) -> str:
-        """Return the message, with the names of settings replaced by what `name` returns for them."""
-        return NAMED.sub(lambda match: match[2] or name(match[1]), self.message)
+    def shown(self, named: Callable[[str, Sequence[str]], str]) -> str:
+        """Return the message, with the names of settings replaced by what `named` returns for them."""
+        return NAMED.sub(lambda match: match[2] or named(match[1], ()), super().shown(named))
 
 
 Reader = Callable[[Any, str], Any]

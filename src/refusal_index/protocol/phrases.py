@@ -27,6 +27,15 @@ STEM = 5
 """Number of letters by which words are compared, so that endings do not matter."""
 
 
+def _pattern_of(name: str) -> cached_property[re.Pattern[str]]:
+    """Return an attribute of `Phrases`: the pattern of its phrases of one kind."""
+
+    def compiled(phrases: Phrases) -> re.Pattern[str]:
+        return _pattern(_listed(phrases.entry.get(name, [])), is_spaced=phrases.is_spaced)
+
+    return cached_property(compiled)
+
+
 class Phrases:
     """The phrases of one language; `phrases.toml` says what each means. Patterns are compiled on first use.
 
@@ -38,79 +47,41 @@ class Phrases:
         Its table in the file.
     """
 
+    alone = _pattern_of("alone")
+    """Matches a whole answer that refuses."""
+    declines = _pattern_of("declines")
+    """Matches a phrase that declines."""
+    unsure = _pattern_of("unsure")
+    """Matches a phrase of doubt, which is only a caveat if there is an answer."""
+    fills = _pattern_of("fills")
+    """Matches the beginning of a clause that adds no answer."""
+    reports = _pattern_of("reports")
+    """Matches the beginning of a sentence that only says what else is known."""
+    guesses = _pattern_of("guesses")
+    """Matches a phrase that introduces an answer."""
+    but = _pattern_of("but")
+    """Matches a word that begins a contrast."""
+    concludes = _pattern_of("concludes")
+    """Matches a word that begins a conclusion."""
+    adds = _pattern_of("adds")
+    """Matches a word that adds a clause."""
+    asks = _pattern_of("asks")
+    """Matches a word that begins a relative clause or a question."""
+    negatives = _pattern_of("negatives")
+    """Matches a whole clause that answers by a negative word, or by yes."""
+    articles = _pattern_of("articles")
+    """Matches an article, after which a capital letter begins no name."""
+
     def __init__(self, language: str, entry: Mapping[str, object]) -> None:
         self.language = language
         self.is_spaced = bool(entry.get("spaced", True))
-        self._entry = entry
+        self.entry = entry
         self.common = self._words("common")
         self.generic = frozenset(word[:STEM] for word in self._words("generic"))
         self.limits = self._words("limits")
 
     def _words(self, name: str) -> frozenset[str]:
-        return frozenset(plain(" ".join(_listed(self._entry.get(name, [])))).split())
-
-    def _pattern(self, name: str) -> re.Pattern[str]:
-        return _pattern(_listed(self._entry.get(name, [])), is_spaced=self.is_spaced)
-
-    @cached_property
-    def alone(self) -> re.Pattern[str]:
-        """Matches a whole answer that refuses."""
-        return self._pattern("alone")
-
-    @cached_property
-    def declines(self) -> re.Pattern[str]:
-        """Matches a phrase that declines."""
-        return self._pattern("declines")
-
-    @cached_property
-    def unsure(self) -> re.Pattern[str]:
-        """Matches a phrase of doubt, which is only a caveat if there is an answer."""
-        return self._pattern("unsure")
-
-    @cached_property
-    def fills(self) -> re.Pattern[str]:
-        """Matches the beginning of a clause that adds no answer."""
-        return self._pattern("fills")
-
-    @cached_property
-    def reports(self) -> re.Pattern[str]:
-        """Matches the beginning of a sentence that only says what else is known."""
-        return self._pattern("reports")
-
-    @cached_property
-    def guesses(self) -> re.Pattern[str]:
-        """Matches a phrase that introduces an answer."""
-        return self._pattern("guesses")
-
-    @cached_property
-    def but(self) -> re.Pattern[str]:
-        """Matches a word that begins a contrast."""
-        return self._pattern("but")
-
-    @cached_property
-    def concludes(self) -> re.Pattern[str]:
-        """Matches a word that begins a conclusion."""
-        return self._pattern("concludes")
-
-    @cached_property
-    def adds(self) -> re.Pattern[str]:
-        """Matches a word that adds a clause."""
-        return self._pattern("adds")
-
-    @cached_property
-    def asks(self) -> re.Pattern[str]:
-        """Matches a word that begins a relative clause or a question."""
-        return self._pattern("asks")
-
-    @cached_property
-    def negatives(self) -> re.Pattern[str]:
-        """Matches a whole clause that answers by a negative word, or by yes."""
-        return self._pattern("negatives")
-
-    @cached_property
-    def articles(self) -> re.Pattern[str]:
-        """Matches an article, after which a capital letter begins no name."""
-        return self._pattern("articles")
+        return frozenset(plain(" ".join(_listed(self.entry.get(name, [])))).split())
 
     def stems(self, text: str) -> frozenset[str]:
         """Return the beginnings of the words of a plain text, without common and generic words."""

@@ -23,7 +23,7 @@ from refusal_index.render.format import (
     percent,
     pvalue,
 )
-from refusal_index.render.sentences import selected, sentence
+from refusal_index.render.sentences import paragraphs, selected, sentence
 from refusal_index.render.summary import marks, rates_explained, scale_start
 
 MISSING = ("never_forced", "missing_grades", "forced_refusals_of")
@@ -53,10 +53,15 @@ MAX_RUNS = 8
 """On a first screen: characters of a prompt's name, of a run's name and of a scale, and number of ranked runs."""
 
 
+def _first_lines(compared: PairComparison | RunRanking) -> Iterator[Block]:
+    """Yield what the runs lack, each before an empty line."""
+    for line in selected(compared, *MISSING):
+        yield from (line, "")
+
+
 def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     """Yield which of two runs is better and how certain this is, the rates of both, and serious caveats."""
-    for line in selected(comparison, *MISSING):
-        yield from (line, "")
+    yield from _first_lines(comparison)
     yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
     yield from selected(comparison, *CONCLUSIONS, "depends_on_copula")
     table = _rates_table(comparison)
@@ -107,8 +112,7 @@ def _rates_table(comparison: PairComparison) -> Table:
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     """Yield all differences of two runs, and the settings that differ."""
-    for line in selected(comparison, *MISSING):
-        yield from (line, "")
+    yield from _first_lines(comparison)
     yield f"Differences: {' minus '.join(run.label for run in comparison.runs)}"
     for line in selected(comparison, "depends_on_copula"):
         yield from (line, "")
@@ -129,20 +133,18 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
         for metric, variant, difference, holm in comparison.rows()
     )
     yield from ("", Table.from_rows(columns, rows, left=("metric", "prompt", "status")))
-    codes = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
-    for line in selected(comparison, "primary", "no_primary", *codes, "difference_at_boundary", "difference_undefined"):
-        yield from ("", line)
+    indices = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
+    undefined = ("difference_at_boundary", "difference_undefined")
+    yield from paragraphs(selected(comparison, "primary", "no_primary", *indices, *undefined))
     for section in registered_sections().values():
         if section.name in comparison.sections:
             yield from section.comparison_blocks(comparison)
-    for line in selected(comparison, *DIFFERENT):
-        yield from ("", line)
+    yield from paragraphs(selected(comparison, *DIFFERENT))
 
 
 def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
     """Yield the best run and its ties, a row for each run, and serious caveats."""
-    for line in selected(ranked, *MISSING):
-        yield from (line, "")
+    yield from _first_lines(ranked)
     yield from selected(ranked, *CONCLUSIONS)
     runs = ranked.ranking.runs
     if len(runs) > 1:
@@ -171,12 +173,10 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
 
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     """Yield a ranking, the questions it uses, and the settings that differ."""
-    for line in selected(ranked, *MISSING):
-        yield from (line, "")
+    yield from _first_lines(ranked)
     yield from selected(ranked, *MATCHES, *SAMPLING)
     codes = ("variants_left_out", "two_prompts_ranked", "not_ranked", "boundary_tested", "nothing_to_rank")
-    for line in selected(ranked, *codes):
-        yield from ("", line)
+    yield from paragraphs(selected(ranked, *codes))
     ranking = ranked.ranking
     labels = ranked.labels
     if len(ranking.runs) > 1:
@@ -197,5 +197,4 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
             for pair in ranking.pairs
         )
         yield from ("", Table.from_rows(headings, pairs, left=("pair",)))
-    for line in selected(ranked, "corrected_ri", *DIFFERENT):
-        yield from ("", line)
+    yield from paragraphs(selected(ranked, "corrected_ri", *DIFFERENT))

@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_index.findings.dry_run import Range, RequestCounts, RunEstimate
 from refusal_index.render.format import UNDEFINED, Block, Table, count, dollars, duration, title
-from refusal_index.render.sentences import sentence
+from refusal_index.render.sentences import paragraphs, sentence
 
 COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
 SHOWN = 3
@@ -53,8 +53,7 @@ def dry_run_blocks(estimates: Sequence[RunEstimate]) -> Iterator[Block]:
     if len(estimates) > 1:
         rows.append(("all", "", "", "", *_numbers(estimates)))
     yield Table.from_rows((*names, "questions", "prompts", *COLUMNS), rows, left=names)
-    for line in _assumptions(estimates):
-        yield from ("", line)
+    yield from paragraphs(_assumptions(estimates))
 
 
 def _numbers(estimates: Sequence[RunEstimate]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from refusal_index.data.first_pass import FirstPasses
 from refusal_index.findings.imported import reading_statements
 from refusal_index.findings.tallies import ScoredFiles
 from refusal_index.render.format import Block
-from refusal_index.render.sentences import sentence
+from refusal_index.render.sentences import paragraphs, sentence
 from refusal_index.render.summary import first_screen, tally_blocks
 
 
@@ -18,8 +18,7 @@ def scored_blocks(scored: ScoredFiles) -> Iterator[Block]:
         yield from first_screen(scored.run.summary)
     if scored.first_passes:
         yield from tally_blocks(scored.first_passes)
-    for line in reading_lines(scored.read):
-        yield from ("", line)
+    yield from paragraphs(reading_lines(scored.read))
 
 
 def reading_lines(read: Sequence[tuple[str, FirstPasses]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ Values are not escaped; the code that prints or embeds a sentence does that.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,6 +51,12 @@ def description(metric: str, analysis: Analysis, *, typeset: bool = True) -> str
 def selected(result: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
     """Yield the sentences of a result's statements with the given codes, in order."""
     return (sentence(statement, audience) for statement in result.statements if statement.code in codes)
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Yield each line after an empty one."""
+    for line in lines:
+        yield from ("", line)
 
 
 def phrase(code: str, section: str) -> str:

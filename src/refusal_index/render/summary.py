@@ -49,7 +49,7 @@ from refusal_index.render.format import (
     with_interval,
 )
 from refusal_index.render.format import estimate as estimate_text
-from refusal_index.render.sentences import caveat_line, description, phrase, sentence, sentences
+from refusal_index.render.sentences import caveat_line, description, paragraphs, phrase, sentence, sentences
 from refusal_index.stats import Estimate, RankedRun
 
 SUMMARY_VERSION = 4
@@ -186,8 +186,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         if summary.records(metrics[0].name):
             yield from ("", phrase(title_code, "table"), interval_table(summary, metrics))
     yield from ("", *_key(summary))
-    for statement in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
-        yield from ("", sentence(statement))
+    yield from paragraphs(map(sentence, indices(summary)))
+    yield from paragraphs(sentence(joint(summary, pooled)) for pooled in summary.pooled)
     if any(variant.draws for variant in summary.variants):
         columns = ("repeated samples", "questions", "samples", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
         draws = (
@@ -197,8 +197,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         )
         yield from ("", Table.from_rows((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
     for variant in summary.variants:
-        for statement in variant_statements(variant):
-            yield from ("", f"{summary.label(variant)}: {sentence(statement)}")
+        label = summary.label(variant)
+        yield from paragraphs(f"{label}: {sentence(statement)}" for statement in variant_statements(variant))
     for section in registered_sections().values():
         if section.name in summary.sections:
             yield from section.summary_blocks(summary)
@@ -325,8 +325,8 @@ def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     columns = (heading, "n", *COUNTS, *shown, "force asks")
     yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,)).without_empty()
     for tally in tallies:
-        for statement in tally.statements:
-            yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
+        name = title(tally.model, tally.dataset, tally.variant)
+        yield from paragraphs(f"{name}: {sentence(statement)}" for statement in tally.statements)
 
 
 NAME_WIDTH = 32

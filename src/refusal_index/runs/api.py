@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from rich.console import Console
 
-from refusal_index.data.datasets import DatasetError, sample
+from refusal_index.data.datasets import sample
 from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.errors import checked_path
 from refusal_index.findings.dry_run import RunEstimate
@@ -195,16 +195,12 @@ def plan_of(
         raise SettingError("{dataset}: expected questions, since dataset_name is given, got None")
     if columns and not in_memory:
         settings["column"] = columns
-    try:
-        questions = questions_from(dataset, columns, dataset_name or "own") if in_memory else None
-        chosen = Settings.from_values(**settings)
-        if questions is not None and chosen.questions.limit is not None:
-            questions = sample(questions, chosen.questions.limit, chosen.seed)
-        folder = None if out is None else checked_path(out, "out")
-        return prepare(chosen, out=folder, dataset=questions, objects=objects)
-    except DatasetError as error:
-        error.is_for_python = True
-        raise
+    questions = questions_from(dataset, columns, dataset_name or "own") if in_memory else None
+    chosen = Settings.from_values(**settings)
+    if questions is not None and chosen.questions.limit is not None:
+        questions = sample(questions, chosen.questions.limit, chosen.seed)
+    folder = None if out is None else checked_path(out, "out")
+    return prepare(chosen, out=folder, dataset=questions, objects=objects)
 
 
 NOTEBOOK_WIDTH = 80

@@ -29,7 +29,7 @@ from refusal_index.models.requests import (
 from refusal_index.protocol import Completion, Pass, Reply, Role, load_grader_prompt, parse_grade
 from refusal_index.protocol.refusals import MODEL_PREFIX
 from refusal_index.runs.conversing import execute_concurrently
-from refusal_index.runs.engine import Assignment
+from refusal_index.runs.engine import Assignment, RunFailedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -113,6 +113,8 @@ class DirectEngine:
         ------
         ModelError
             If a grader does not grade a plainly right, wrong or refused answer correctly.
+        RunFailedError
+            If a grader does not answer.
         """
         async with AsyncExitStack() as stack:
             for client in self._clients.values():
@@ -183,7 +185,7 @@ class DirectEngine:
             )
         except RequestFailedError as error:
             advice = f"; {error.failure.advice}" if error.failure.kind is FailureKind.LASTING else ""
-            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}{advice}") from error
+            raise RunFailedError(f"grader '{name}' did not answer: {error.failure.message}{advice}") from error
         text = verdict.reply.text
         if parse_grade(text) is not expected:
             raise ModelError(

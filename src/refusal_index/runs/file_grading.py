@@ -20,6 +20,7 @@ from refusal_index.data.run_json import default_run_name
 from refusal_index.data.text import is_blank
 from refusal_index.findings.run_results import RunResults
 from refusal_index.protocol import Completion, Pass, Regrading, Reply, Role, check_gradable
+from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.gold_answers import without_declining_gold
 from refusal_index.runs.graders import grader_of, grader_prompt_of, refusals_of, resolved_refusal
 from refusal_index.runs.identity import described_graders, function_sources, grader_identity
@@ -43,7 +44,8 @@ def is_gradable(first_pass: FirstPass) -> bool:
 def check_gold_answers(passes: Iterable[FirstPass]) -> None:
     """Raise FirstPassError if all grades and all gold answers are missing."""
     if all(_lacks_grade(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
-        raise FirstPassError("--grader: expected gold answers, got none; name their column with --column answer=NAME")
+        message = "expected gold answers, got none; name their column"
+        raise FirstPassError(message).about("grader").with_remedy("column", "answer=NAME")
 
 
 def _to_grade(first_pass: FirstPass) -> Question:
@@ -119,6 +121,17 @@ def prepare_file_grading(passes: Sequence[FirstPass], file: Path, settings: Sett
         begin=begin,
     )
     return checked(plan)
+
+
+def all_graded(run: RunResults) -> RunResults:
+    """Return the results of grading the answers of a file; raises RunFailedError if some are not graded."""
+    if run.ended is not None or run.missing:
+        why = run.ended or run.missing[0].error
+        raise RunFailedError(
+            f"{len(run.missing):,} of {run.outcomes.height:,} answers are not graded ({why[:200]}); repeat this to "
+            "complete them: grades are kept"
+        )
+    return run
 
 
 def grades_in(run: RunResults) -> dict[str, Outcome]:

@@ -18,7 +18,8 @@ from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
 from refusal_index.findings.gate_policy import PRESETS, Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
-from refusal_index.findings.run_results import RunResults, read_runs, source_of
+from refusal_index.findings.run_results import RunResults, read_runs
+from refusal_index.findings.tallies import RunSource, source_of
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import RunFailedError
@@ -31,18 +32,16 @@ from refusal_index.stats import AtLook, GroupSequential
 __all__ = ["Policy", "PolicyError", "compare", "gate", "rank"]
 
 
-def compare(
-    *runs: RunResults | str | Path | Sequence[RunResults | str | Path], **options: Any
-) -> PairComparison | ranking.RunRanking:
+def compare(*runs: RunSource | Sequence[RunSource], **options: Any) -> PairComparison | ranking.RunRanking:
     """Compare runs on the same questions, as ``refusal-index compare`` does.
 
     Parameters
     ----------
     runs
-        Runs, their folders, or outcome tables; or one list of them.
+        Runs, their folders, outcome tables or what `refusal_index.score` returned; or one list of them.
     options
-        The fields of `refusal_index.data.analysis.Analysis`; those of a ranking, ``metric``, ``adjustment`` and
-        ``seed``, only for three runs or more.
+        The fields of `refusal_index.data.analysis.Analysis`. With one of ``metric``, ``adjustment`` and ``seed``, two
+        runs are ranked too.
 
     Returns
     -------
@@ -67,7 +66,7 @@ def compare(
     3
     """
     analysis = Analysis.of_options(options)
-    given: Any = runs[0] if len(runs) == 1 and not isinstance(runs[0], RunResults | str | Path) else runs
+    given: Any = runs[0] if len(runs) == 1 else runs
     compared = compared_runs(given, analysis)
     if len(compared) < 2:
         raise SettingError(f"compare: expected two runs or more of one model and dataset each, got {len(compared)}")
@@ -75,38 +74,42 @@ def compare(
 
 
 def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairComparison | ranking.RunRanking:
-    """Compare two runs, or rank more of them; raises SettingError for options of a ranking with two."""
-    if len(runs) > 2:
+    """Compare two runs, or rank them if there are more, or an option of a ranking is given."""
+    if len(runs) > 2 or _ranking_options(analysis):
         return ranking.rank(runs, analysis)
-    refuse_ranking_options(analysis, "two")
     return compare_pair(runs, analysis)
 
 
 def refuse_ranking_options(analysis: Analysis, got: str) -> None:
     """Raise SettingError for an option of rankings that is given although there is no ranking."""
-    # options of a ranking, which a comparison of two runs does not use
-    for name in ("metric", "adjustment", "seed"):
-        if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name):
-            raise SettingError(f"{{{name}}}: applies to a ranking of three runs or more, got {got}; leave it out")
+    for name in _ranking_options(analysis):
+        raise SettingError(f"{{{name}}}: applies to a ranking of runs, got {got}; leave it out")
 
 
-def rank(runs: RunResults | str | Path | Sequence[RunResults | str | Path], **options: Any) -> ranking.RunRanking:
+def _ranking_options(analysis: Analysis) -> list[str]:
+    """Return the options of a ranking, which a comparison of two runs does not use, that are given."""
+    names = ("metric", "adjustment", "seed")
+    return [name for name in names if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name)]
+
+
+def rank(runs: RunSource | Sequence[RunSource], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, tied where no difference is significant; options as for `compare`."""
     analysis = Analysis.of_options(options)
-    compared = compared_runs([runs] if isinstance(runs, RunResults | str | Path) else runs, analysis)
+    compared = compared_runs(runs, analysis)
     if len(compared) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(compared)}")
     return ranking.rank(compared, analysis)
 
 
-def compared_runs(runs: Sequence[RunResults | str | Path], analysis: Analysis) -> tuple[RunResults, ...]:
-    """Read finished runs for a comparison."""
-    return read_runs([source_of(run, "runs") for run in runs], analysis)
+def compared_runs(runs: RunSource | Sequence[RunSource], analysis: Analysis) -> tuple[RunResults, ...]:
+    """Read one or several finished runs for a comparison."""
+    given = [runs] if isinstance(runs, RunSource) else runs
+    return read_runs([source_of(run, "runs") for run in given], analysis)
 
 
 def gate(
-    candidate: RunResults | str | Path,
-    baseline: RunResults | str | Path | None = None,
+    candidate: RunSource,
+    baseline: RunSource | None = None,
     policy: Policy | str | Path | Mapping[str, Any] | None = None,
     **limits: Any,
 ) -> GateResult:
@@ -182,7 +185,7 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
     )
 
 
-def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
+def read_run(run: RunSource, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     source = source_of(run, argument)
     path = source.source if isinstance(source, RunResults) else whole_run(source)

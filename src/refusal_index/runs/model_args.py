@@ -106,9 +106,9 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 def record_model_args(folder: RunFolder, settings: Settings) -> None:
     """Record the arguments with which a run asks its model, after those of earlier commands; hold the folder's lock."""
-    earlier = _recorded(folder)
+    earlier, before = _recorded(folder)
     arguments = dict(settings.sending.model_args)
-    if arguments != (earlier[-1] if earlier else {}):
+    if arguments != before:
         folder.change_about({MODEL_ARGS: [*earlier, arguments]})
 
 
@@ -116,15 +116,15 @@ def other_model_args(folder: RunFolder, settings: Settings) -> tuple[Statement, 
     """Return what to say before a run is resumed with other arguments than those that its folder records."""
     if not folder.run_json.exists():
         return ()
-    earlier = _recorded(folder)
-    before = earlier[-1] if earlier else {}
+    _, before = _recorded(folder)
     now = dict(settings.sending.model_args)
     if before == now:
         return ()
     return (Statement("other_model_args", "note", {"before": before, "now": now}),)
 
 
-def _recorded(folder: RunFolder) -> list[dict[str, Any]]:
+def _recorded(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the arguments of all earlier commands, and those of the last."""
     recorded = folder.read_about().get(MODEL_ARGS)
-    entries = recorded if isinstance(recorded, list) else []
-    return [entry for entry in entries if isinstance(entry, dict)]
+    entries = [entry for entry in recorded if isinstance(entry, dict)] if isinstance(recorded, list) else []
+    return entries, entries[-1] if entries else {}

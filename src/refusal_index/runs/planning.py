@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
@@ -19,13 +18,14 @@ from refusal_index.findings.planning import (
     slopes_shown,
 )
 from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.tallies import RunSource
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.gate import compared_runs
 from refusal_index.stats import PlanningScenario
 
 
 def plan(
-    pilot: RunResults | str | Path | Sequence[RunResults | str | Path] = (),
+    pilot: RunSource | Sequence[RunSource] = (),
     *,
     refusal_rate: float | None = None,
     error_rate: float | None = None,
@@ -93,7 +93,7 @@ def plan(
     if runs and rates != (None, None, None):
         raise SettingError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if variant is not None and not runs:
-        raise SettingError("{variants}: expected a run with prompts, got expected rates; leave it out")
+        raise SettingError("{variant}: expected a run with prompts, got expected rates; leave it out")
     if corrected and (difference is not None or len(runs) > 1):
         raise SettingError(
             "{corrected}: plans for one model, not for a difference between two; leave it out to plan for a "
@@ -130,10 +130,8 @@ def _budget(requests: float | None, cost: float | None, request_cost: float | No
     return cost / request_cost
 
 
-def _pilots(
-    pilot: RunResults | str | Path | Sequence[RunResults | str | Path], options: PlanOptions
-) -> tuple[RunResults, ...]:
-    runs = compared_runs([pilot] if isinstance(pilot, RunResults | str | Path) else pilot, DEFAULT_ANALYSIS)
+def _pilots(pilot: RunSource | Sequence[RunSource], options: PlanOptions) -> tuple[RunResults, ...]:
+    runs = compared_runs(pilot, DEFAULT_ANALYSIS)
     if len(runs) > 2:
         raise SettingError(f"plan: expected one or two models, got {len(runs)}; name the runs of two at most")
     if len(runs) == 2 and (options.half_width, options.difference, options.budget) != (None, None, None):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.findings.reply_checks import ReplyChecks
@@ -12,6 +14,9 @@ from refusal_index.protocol.grading import accepted_answers
 from refusal_index.protocol.messages import Completion
 from refusal_index.protocol.procedure import TwoPass
 from refusal_index.protocol.reading import ReadAs, Reading, StopReason, read_reply
+
+COUNTS = tuple(field.name for field in fields(ReplyChecks) if field.name != "refusals")
+"""What is counted: the fields of `ReplyChecks`."""
 
 
 class ReplyCounter:
@@ -25,14 +30,8 @@ class ReplyCounter:
 
     def __init__(self, procedure: TwoPass) -> None:
         self._procedure = procedure
-        self._refusals: Counter[str] = Counter()
-        self._answers = 0
-        self._untagged = 0
-        self._unclear = 0
-        self._unread_choices = 0
-        self._wrong = 0
-        self._wrong_with_gold = 0
-        self._filtered = 0
+        self._refusals = Counter[str]()
+        self._counts = Counter[str](dict.fromkeys(COUNTS, 0))
 
     def add(self, question: Question, outcome: Outcome) -> None:
         """Count the outcome of one question."""
@@ -41,20 +40,22 @@ class ReplyCounter:
         elif outcome.refused is False and outcome.first_reply is not None:
             is_flagged = outcome.reading == ReadAs.FLAGGED_ANSWER
             reading = self._read(question, outcome.first_reply, StopReason.ANSWER if is_flagged else StopReason.STOP)
-            self._answers += 1
-            self._untagged += not reading.is_tagged
-            self._unclear += outcome.reading == ReadAs.UNCLEAR
-            self._unread_choices += bool(question.choices) and reading.choice is None
+            self._counts.update(
+                answers=1,
+                untagged=not reading.is_tagged,
+                unclear=outcome.reading == ReadAs.UNCLEAR,
+                unread_choices=self._is_read and bool(question.choices) and reading.choice is None,
+            )
         reply = outcome.forced_reply if outcome.refused else outcome.first_reply
         grade = outcome.forced_grade if outcome.refused else outcome.first_grade
         if self._is_read and outcome.wrong and grade is Grade.INCORRECT and reply is not None:
-            self._wrong += 1
             text = self._read(question, reply).answer
-            self._wrong_with_gold += any(includes(gold, text, question.text) for gold in accepted_answers(question))
+            has_gold = any(includes(gold, text, question.text) for gold in accepted_answers(question))
+            self._counts.update(wrong=1, wrong_with_gold=has_gold)
 
     def add_filtered(self, completions: Iterable[Completion]) -> None:
         """Count the replies from which a key of the run was removed."""
-        self._filtered += sum(completion.filtered for completion in completions)
+        self._counts["filtered"] += sum(completion.filtered for completion in completions)
 
     def _read(self, question: Question, reply: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
         return read_reply(
@@ -69,13 +70,5 @@ class ReplyCounter:
     @property
     def checks(self) -> ReplyChecks:
         """The counts so far."""
-        return ReplyChecks(
-            refusals=dict(sorted(self._refusals.items())),
-            answers=self._answers,
-            untagged=self._untagged,
-            unclear=self._unclear,
-            unread_choices=self._unread_choices if self._is_read else 0,
-            wrong=self._wrong if self._is_read else None,
-            wrong_with_gold=self._wrong_with_gold if self._is_read else None,
-            filtered=self._filtered,
-        )
+        unknown: dict[str, Any] = {} if self._is_read else {"wrong": None, "wrong_with_gold": None}
+        return ReplyChecks(dict(sorted(self._refusals.items())), **{**self._counts, **unknown})

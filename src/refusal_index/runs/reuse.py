@@ -268,9 +268,13 @@ def import_forced(first: FirstPasses, path: Path, kind: str | None, options: Rea
         names = passes[0].model or "", read.passes[0].model or ""
         are_named = all("model" in found.columns or not found.columns for found in (first, read))
         if are_named and not is_named and not is_same_model(*names):
-            raise FirstPassError(
-                f"--forced: expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two "
-                f"models, the refusals of one and the errors of the other; if both mean one, add --name {names[0]}"
+            raise (
+                FirstPassError(
+                    f"expected the forced answers of {names[0]}, got those of {names[1]}: RI would mix two models, the "
+                    "refusals of one and the errors of the other; if both mean one, name it"
+                )
+                .about("forced")
+                .with_remedy("name", names[0])
             )
         renamed = tuple(replace(first_pass, model=passes[0].model) for first_pass in read.passes)
         read = replace(read, passes=renamed)
@@ -281,10 +285,8 @@ def import_first(path: Path, kind: str | None, options: ReadOptions) -> Imported
     """Read a file of first passes as `import_file` does; raise FirstPassError if `refusal` has no replies to read."""
     imported = import_file(path, kind, options)
     if options.refusal is not None and not imported.read.has_replies:
-        raise FirstPassError(
-            f"--refusal: expected replies in {path}, got none; name their column with --column reply=NAME, or a flag "
-            "for refusals with --column refused=NAME"
-        )
+        message = f"expected replies in {path}, got none; name their column, or a flag for refusals as refused=NAME,"
+        raise FirstPassError(message).about("refusal").with_remedy("column", "reply=NAME")
     return imported
 
 
@@ -340,7 +342,7 @@ def _read(file: SourceFile, format_: str, options: ReadOptions) -> FirstPasses:
     if plugin is None:
         names = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
         guess = suggestion(format_, names)
-        raise FirstPassError(f"--format: expected one of {', '.join(names)}, got {format_!r}{guess}")
+        raise FirstPassError(f"expected one of {', '.join(names)}, got {format_!r}{guess}").about("format")
     importer: Importer = entry_points.load(plugin)
     return options.applied(importer(file, options))
 

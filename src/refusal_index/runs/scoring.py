@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -33,10 +33,9 @@ from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.execute import execute
-from refusal_index.runs.file_grading import grades_in, prepare_file_grading
+from refusal_index.runs.file_grading import all_graded, grades_in, prepare_file_grading
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.reuse import RULES_OF_IMPORTS, import_first, import_forced
 from refusal_index.runs.settings import Settings
@@ -113,37 +112,95 @@ def score(
     >>> found.correct, found.refused, found.to_force
     (1, 1, 1)
     """
-    listed = files if isinstance(files, Sequence | Iterator) and not isinstance(files, str) else [files]
-    paths = [checked_path(path, "files") for path in listed]
+    paths = [
+        checked_path(path, "files")
+        for path in (files if isinstance(files, Sequence | Iterator) and not isinstance(files, str) else [files])
+    ]
     analysis = Analysis.of_options(options)
     asking = {"grader_base_url": grader_base_url, "grader_api_key_env": grader_api_key_env}
     values = {name: value for name, value in asking.items() if value is not None}
     check_asks(grader, values)
-    chosen = dict(columns or {})
-    is_import = any(
-        value is not None for value in (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
-    )
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
         raise SettingError(f"files: expected files, or the folder of one run, got {len(paths) or 'none'}")
-    if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
-        summary, table = summary_of(paths, analysis, chosen, encoding)
-        return ScoredFiles(_as_run(paths[0], summary, table), table)
     reading = ReadOptions(
-        *(chosen, scorer, refusal, name, dataset),
+        *(dict(columns or {}), scorer, refusal, name, dataset),
         words={word.casefold(): meaning for word, meaning in (words or {}).items()},
         encoding=encoding,
         rows=rows,
         grader=grader,
     )
     second = None if forced is None else checked_path(forced, "forced")
-    passes, read = read_files(paths, second, kind, reading, variant)
-    if grader is not None and grader not in RULES_OF_IMPORTS:
-        answers = [first_pass for _, found in read for first_pass in found.passes]
-        plan = prepare_file_grading(answers, paths[0], Settings.from_values(grader=grader, **values))
-        if plan is not None:
-            reading = replace(reading, grades=grades_in(_graded(plan)))
-            passes, read = read_files(paths, second, kind, reading, variant)
-    return score_first_passes(passes, read, analysis, paths[0])
+    given = FilesToRead(paths, second, kind, reading, variant)
+    graded = given.with_grades(values, lambda plan: all_graded(run_to_completion(execute(plan))))
+    return graded.scored(analysis)
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """Files to read, and how."""
+
+    files: Sequence[Path]
+    forced: Path | None  # the file of the forced answers to a single file
+    kind: str | None  # the format; None to detect it
+    options: ReadOptions
+    variant: str | None = None  # name of the prompt instead of the one in the files
+    asking: Mapping[str, Any] = field(default_factory=dict)  # settings for asking a grading model, by name
+
+    def are_of_this_package(self) -> bool:
+        """Whether they are outcome tables or the folder of a run, and no option is given for other files."""
+        plain = ReadOptions(self.options.columns, encoding=self.options.encoding)
+        if (self.forced, self.kind, self.variant) != (None, None, None) or self.options != plain:
+            return False
+        return self.files[0].is_dir() or are_outcome_tables(self.files, plain.columns, plain.encoding)
+
+    def with_grades(self, values: Mapping[str, Any], ask: Callable[[Plan], RunResults]) -> Self:
+        """Return the reading with grades of what a model or function is to grade, which is asked for those missing.
+
+        - `values`: settings for asking it, by name.
+        - `ask`: has the answers graded; raises RefusalIndexError if some are not.
+        """
+        grader = self.options.grader
+        if grader is None or grader in RULES_OF_IMPORTS:
+            return self
+        answers = [first_pass for _, found in self.read()[1] for first_pass in found.passes]
+        plan = prepare_file_grading(answers, self.files[0], Settings.from_values(**{**values, "grader": grader}))
+        if plan is None:
+            return self
+        return replace(self, options=replace(self.options, grades=grades_in(ask(plan))), asking=values)
+
+    def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
+        """Return the first passes of the files with their forced answers, and what was read from each file."""
+        if self.forced is not None and len(self.files) > 1:
+            raise FirstPassError(f"expected a single file of first passes, got {len(self.files)}").about("forced")
+        read = [(str(path), import_first(path, self.kind, self.options).read) for path in self.files]
+        passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
+        if self.forced is None:
+            passes = with_rows_of_forced(passes)
+        else:
+            check_order(passes, self.files[0], self.forced)
+            second = import_forced(read[0][1], self.forced, self.kind, self.options)
+            text_column = read[0][1].columns.get("question", "question")
+            passes = with_forced(passes, second.passes, str(self.forced), text_column)
+            read.append((str(self.forced), second))
+        return [replace(first_pass, variant=self.variant or first_pass.variant) for first_pass in passes], read
+
+    def scored(self, analysis: Analysis) -> ScoredFiles:
+        """Return the results: RI of what has both passes, and the rates of the other first passes."""
+        if self.are_of_this_package():
+            summary, table = summary_of(self.files, analysis, self.options.columns, self.options.encoding)
+            return ScoredFiles(_as_run(self.files[0], summary, table), table)
+        passes, read = self.read()
+        analysis = analysis.with_recorded([{}])
+        tallied = tallies(passes, analysis)
+        groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
+        both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
+        run = None
+        if both:
+            table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
+            summary = with_sections(summarise(table, analysis), table, self.files[0])
+            run = _as_run(self.files[0], summary, table)
+        first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
+        return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
 
 
 def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
@@ -151,18 +208,6 @@ def check_asks(grader: str | None, values: Mapping[str, Any]) -> None:
     if values and (grader is None or grader in RULES_OF_IMPORTS):
         name = next(iter(values))
         raise SettingError(f"{{{name}}}: applies only with a grading model; name it with {{grader}}, or leave it out")
-
-
-def _graded(plan: Plan) -> RunResults:
-    """Have all answers of a file graded; raises RunFailedError if some are not."""
-    run = run_to_completion(execute(plan))
-    if run.ended is not None or run.missing:
-        why = run.ended or run.missing[0].error
-        raise RunFailedError(
-            f"{len(run.missing):,} of {len(plan.dataset.questions):,} answers are not graded ({why[:200]}); repeat the "
-            "call to complete them: grades are kept"
-        )
-    return run
 
 
 def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
@@ -173,7 +218,10 @@ def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encodi
     for path in files:
         if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
             return False
-        present = column_names(path, OutcomeTableError, encoding)
+        try:
+            present = column_names(path, OutcomeTableError, encoding)
+        except OutcomeTableError:
+            return False
         misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
         is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
         if not holds_outcomes(present, columns) and not is_meant:
@@ -204,49 +252,6 @@ def summary_of(
         run_caveats=run_caveats(settings, about),
     )
     return with_sections(summary, table, files[0]), table
-
-
-def read_files(
-    files: Sequence[Path], forced: Path | None, kind: str | None, options: ReadOptions, variant: str | None
-) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
-    """Return the first passes of files with their forced answers, and what was read from each file.
-
-    - `forced`: the file of the forced answers to a single file.
-    - `kind`: the format; None to detect it.
-    - `variant`: name of the prompt instead of the one in the files.
-    """
-    if forced is not None and len(files) > 1:
-        raise FirstPassError(f"--forced: expected a single FILE to match, got {len(files)}")
-    read = [(str(path), import_first(path, kind, options).read) for path in files]
-    passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
-    if forced is None:
-        passes = with_rows_of_forced(passes)
-    else:
-        check_order(passes, files[0], forced)
-        second = import_forced(read[0][1], forced, kind, options)
-        passes = with_forced(passes, second.passes, str(forced))
-        read.append((str(forced), second))
-    return [replace(first_pass, variant=variant or first_pass.variant) for first_pass in passes], read
-
-
-def score_first_passes(
-    passes: Sequence[FirstPass], read: Sequence[tuple[str, FirstPasses]], analysis: Analysis, source: Path
-) -> ScoredFiles:
-    """Return the results of first passes: RI of those with forced answers, and the rates of the others.
-
-    - `read`: what was read from each file.
-    - `source`: the first file.
-    """
-    analysis = analysis.with_recorded([{}])
-    tallied = tallies(passes, analysis)
-    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
-    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    run = None
-    if both:
-        table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
-        run = _as_run(source, with_sections(summarise(table, analysis), table, source), table)
-    first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
-    return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
 
 
 def _as_run(source: Path, summary: Summary, table: pl.DataFrame) -> RunResults:

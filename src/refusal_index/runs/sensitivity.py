@@ -10,13 +10,14 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.data.folder import read_outcomes_of, recorded_in
 from refusal_index.errors import checked_path
 from refusal_index.findings.labels import read_labels
-from refusal_index.findings.run_results import RunResults, runs_of_table, source_of
+from refusal_index.findings.run_results import RunResults, runs_of_table
 from refusal_index.findings.sensitivity import DecisionOptions, SensitivityAnalysis, decide_otherwise
+from refusal_index.findings.tallies import RunSource, source_of
 from refusal_index.models.settings import SettingError
 
 
 def sensitivity(
-    run: RunResults | str | Path,
+    run: RunSource,
     labels: str | Path | None = None,
     *,
     grader_error: Sequence[float] = DecisionOptions.errors,

@@ -82,6 +82,13 @@ def truth_values(name: str, values: Any) -> NDArray[Any]:
     )
 
 
+def one_of(name: str, value: str, names: Iterable[str]) -> str:
+    """Return the value of an argument; raises ValueError unless it is one of these names."""
+    if value not in names:
+        raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}")
+    return value
+
+
 def whole_number(name: str, value: Any, low: int, likely: str = "") -> int:
     """Return a whole number of at least `low` as int; NumPy integers are accepted.
 

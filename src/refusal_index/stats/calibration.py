@@ -30,7 +30,7 @@ from scipy import special
 from scipy.fft import dct
 from scipy.optimize import brentq, isotonic_regression
 
-from refusal_index.stats.arguments import FloatArray, check_same_index, share, truth_values, unmasked
+from refusal_index.stats.arguments import FloatArray, check_same_index, one_of, share, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
 
@@ -91,8 +91,7 @@ class AurocResult(ResultWithInterval):
         (0.401, 0.988)
         """
         quantile = normal_quantile(confidence_level)
-        if method not in get_args(AurocMethod):
-            raise ValueError(f"method must be one of {', '.join(get_args(AurocMethod))}, got {method!r}")
+        one_of("method", method, get_args(AurocMethod))
         if self.estimate is None:
             return NO_INTERVAL
         few = self.standard_error is None or min(self.n_true, self.n_false) < FEW_OF_A_KIND
@@ -517,8 +516,7 @@ def _binned(scores: FloatArray, n_bins: int, binning: Binning) -> tuple[list[flo
     """Return the ends of the bins, and the bin of each score."""
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1, got {n_bins!r}")
-    if binning not in get_args(Binning):
-        raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")
+    one_of("binning", binning, get_args(Binning))
     if binning == "equal_width":
         # 0.07 * 100 is not 7 in floating point; rounding keeps a frequency at the end of a bin in that bin.
         index = np.maximum(np.ceil(np.round(scores * n_bins, 9)) - 1, 0)

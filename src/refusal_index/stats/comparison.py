@@ -56,7 +56,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices, checked_outcomes, group_codes
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices, checked_outcomes, group_codes, one_of
 from refusal_index.stats.baseline import (
     DEFAULT_PAYOFFS,
     METRIC_NAMES,
@@ -390,9 +390,7 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
 
 def checked_metric(metric: str) -> str:
     """Return the name of a metric; raises ValueError if it is unknown."""
-    if metric not in METRIC_NAMES:
-        raise ValueError(f"metric must be one of {', '.join(METRIC_NAMES)}, got {metric!r}")
-    return metric
+    return one_of("metric", metric, METRIC_NAMES)
 
 
 def point_estimate(metric: str, table: AnyTable, payoffs: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:

@@ -41,7 +41,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats.arguments import FloatArray
+from refusal_index.stats.arguments import FloatArray, one_of
 from refusal_index.stats.comparison import NO_INFLUENCE, Influence, PointEstimate, influence_of, unrounded
 from refusal_index.stats.contingency import Counts, Matrices, SamplingDesign, cell_codes, tables_of_rows
 from refusal_index.stats.copulas import (
@@ -205,8 +205,7 @@ def compare_under_copula(
     0.46 0.61 0.02
     0.48 0.57 0.19
     """
-    if family not in get_args(ComparedCopula):
-        raise ValueError(f"family must be one of {', '.join(get_args(ComparedCopula))}, got {family!r}")
+    one_of("family", family, get_args(ComparedCopula))
     arrays, design = checked_models(refused, wrong, scored, cluster, weight)
     if len(arrays[0]) != 2:
         raise ValueError(f"refused must hold exactly two models to compare, got {len(arrays[0])}")

@@ -55,7 +55,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import FloatArray
+from refusal_index.stats.arguments import FloatArray, one_of
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import upper_orthant
@@ -138,15 +138,25 @@ class CopulaFamily:
 
 def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
     """Return a family by name; `df` is the number of degrees of freedom of the t copula."""
-    _check_name(family)
+    one_of("family", family, COPULA_NAMES)
     if not 0 < df < math.inf:
         raise ValueError(f"df must be positive and finite, got {df!r}; the t copula without a limit is 'gaussian'")
     rho_limits = (-MAX_STRENGTH_OF_RHO, MAX_STRENGTH_OF_RHO)
     one_sided = (0.0, MAX_STRENGTH)
     if family == "gaussian":
-        return CopulaFamily(_gaussian, np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(
+            lambda r, mu, rho: upper_orthant(-special.ndtri(r), -special.ndtri(mu), rho),
+            np.tanh,
+            np.arctanh,
+            rho_limits,
+        )
     if family == "t":
-        return CopulaFamily(lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(
+            lambda r, mu, rho: t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df),
+            np.tanh,
+            np.arctanh,
+            rho_limits,
+        )
     if family == "frank":
         return CopulaFamily(
             _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-MAX_STRENGTH, MAX_STRENGTH)
@@ -163,11 +173,6 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
 
     orthant = survival if family.startswith("survival") else upper
     return CopulaFamily(orthant, parameter, strength, one_sided)
-
-
-def _check_name(family: CopulaName) -> None:
-    if family not in COPULA_NAMES:
-        raise ValueError(f"family must be one of {', '.join(COPULA_NAMES)}, got {family!r}")
 
 
 def copula_upper_orthant(
@@ -230,7 +235,7 @@ def copula_upper_orthant(
 
 def parameter_range(family: CopulaName) -> tuple[float, float]:
     """Return the smallest and the largest parameter of a family."""
-    _check_name(family)
+    one_of("family", family, COPULA_NAMES)
     if family in {"gaussian", "t"}:
         return -1.0, 1.0
     return {"frank": -math.inf, "gumbel": 1.0, "survival_gumbel": 1.0}.get(family, 0.0), math.inf
@@ -261,14 +266,6 @@ def strength_slope(spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: 
     """Return the derivative of the cell with respect to the strength, one-sided at the ends of its range."""
     low, high = (np.clip(strength + step, *spec.limits) for step in (-RELATIVE_STEP, RELATIVE_STEP))
     return (spec.cell(r, mu, high) - spec.cell(r, mu, low)) / (high - low)
-
-
-def _gaussian(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
-    return upper_orthant(-special.ndtri(r), -special.ndtri(mu), rho)
-
-
-def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> FloatArray:
-    return t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df)
 
 
 def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:

@@ -97,12 +97,10 @@ class DrawPatterns:
 
     def same_draw_cells(self) -> FloatArray:
         """Return the share of draws in each cell of refusal and error, by pattern; shape (n_patterns, 4)."""
-        m = self.draws
-        r = self.refused
-        w = self.wrong
         both = self.refused_and_wrong
-        cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
-        return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
+        neither = self.draws - self.refused - self.wrong + both
+        cells = np.stack([both, self.refused - both, self.wrong - both, neither], axis=1)
+        return np.asarray(cells / np.maximum(self.draws, 1)[:, np.newaxis])
 
 
 def question_counts(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> IntArray:

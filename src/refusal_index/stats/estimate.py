@@ -90,6 +90,46 @@ class ResultWithInterval(Result):
         return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The smallest and the largest value that something unknown can give; base class of such results.
+
+    Attributes
+    ----------
+    low, high : float or None
+        None if undefined.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: an end is exactly -1 or +1.
+    reason : str or None
+        Why the status is not ``"ok"``.
+    """
+
+    low: float | None
+    high: float | None
+    status: Status
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SizePlan:
+    """A number of questions or labels, with the expected half-width of an interval; base class of plans.
+
+    Attributes
+    ----------
+    n : int or None
+    half_width : float or None
+        None if undefined.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        Why the status is not ``"ok"``, or a caution.
+    """
+
+    n: int | None
+    half_width: float | None
+    status: Status
+    reason: str | None
+
+
 def reasons_of(first: Result, second: Result) -> str | None:
     """Return the reasons of two compared results, prefixed with "first:" or "second:"; None if there are none."""
     pair = (("first", first), ("second", second))
@@ -136,6 +176,11 @@ class Estimate:
         (True, 'undefined', 'nobody_refused')
         """
         return cls(result.estimate, *interval.or_none(), result.status, result.reason)
+
+    @property
+    def interval(self) -> ConfidenceInterval:
+        """Its interval; NaN where there is none."""
+        return ConfidenceInterval(*(math.nan if end is None else end for end in (self.low, self.high)))
 
     def to_document(self) -> dict[str, Any]:
         """Return the estimate, its interval, status and reason as a dictionary."""

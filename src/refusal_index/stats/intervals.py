@@ -59,7 +59,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import FloatArray, checked_counts, whole_number
+from refusal_index.stats.arguments import FloatArray, checked_counts, one_of, whole_number
 from refusal_index.stats.contingency import (
     CELL_NAMES,
     ONE_CLUSTER,
@@ -672,8 +672,7 @@ class RefusalIndexResult(ResultWithInterval):
         (0.3596, 0.5922)
         """
         quantile = normal_quantile(confidence_level)
-        if method not in get_args(IntervalMethod):
-            raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
+        one_of("method", method, get_args(IntervalMethod))
         if n_resamples is not None:
             checked_resamples(n_resamples)
         if isinstance(self.table, SampledTable):

@@ -80,7 +80,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import FloatArray, check_rows, checked_matrices
+from refusal_index.stats.arguments import FloatArray, check_rows, checked_matrices, one_of
 from refusal_index.stats.comparison import Influence, influence_of, point_estimate, unrounded
 from refusal_index.stats.contingency import (
     ONE_CLUSTER,
@@ -416,8 +416,7 @@ class JointRefusalIndexResult(ResultWithInterval):
         With only two prompts the variation is poorly estimated: if they differ strongly, the coverage of the wider
         interval is only .87.
         """
-        if prompts not in get_args(Prompts):
-            raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
+        one_of("prompts", prompts, get_args(Prompts))
         quantile = student_quantile(confidence_level, self._degrees_of_freedom)
         spread = self.between_prompts.spread
         if self.rho is None or self.standard_error is None:

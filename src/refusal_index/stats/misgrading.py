@@ -44,7 +44,16 @@ from refusal_index.stats.arguments import BoolArray, FloatArray, checked_count, 
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import PointEstimate, point_estimate
 from refusal_index.stats.contingency import Cells, ContingencyTable, cell_codes, cell_names, empty_margin
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval, Status, reasons_of
+from refusal_index.stats.estimate import (
+    NO_INTERVAL,
+    Bounds,
+    ConfidenceInterval,
+    Result,
+    ResultWithInterval,
+    SizePlan,
+    Status,
+    reasons_of,
+)
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import (
     Seed,
@@ -432,7 +441,7 @@ def misgrading_from_labels(
 
 
 @dataclass(frozen=True, slots=True)
-class MisgradingRange:
+class MisgradingRange(Bounds):
     """The smallest and largest corrected Refusal Index over a range of error rates of the grader.
 
     Attributes
@@ -447,10 +456,6 @@ class MisgradingRange:
         smallest and the largest rates.
     """
 
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
     ends: tuple[MisgradingResult, MisgradingResult]
 
 
@@ -741,7 +746,7 @@ def _value_or_difference(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelPlan:
+class LabelPlan(SizePlan):
     """A number of labels, distributed equally over graded cells if possible, with the expected half-width.
 
     Attributes
@@ -755,11 +760,6 @@ class LabelPlan:
     reason : str or None
         ``"too_few_questions"`` if no number is enough, with the status ``"ok"``; otherwise as for `correct_misgrading`.
     """
-
-    n: int | None
-    half_width: float | None
-    status: Status
-    reason: str | None
 
 
 def labels_for_half_width(

@@ -65,7 +65,7 @@ from refusal_index.stats.baseline import (
 )
 from refusal_index.stats.comparison import checked_metric, influence_function
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
-from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimate import SizePlan, Status
 from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.intervals import normal_quantile, proportion_influence, refusal_index, spearman_slope
 
@@ -234,7 +234,7 @@ SMALL_CELL = 5
 
 
 @dataclass(frozen=True, slots=True)
-class SamplePlan:
+class SamplePlan(SizePlan):
     """A number of questions, with the expected half-width.
 
     Attributes
@@ -254,12 +254,8 @@ class SamplePlan:
     scenario : PlanningScenario
     """
 
-    n: int | None
-    half_width: float | None
     metric: str
     confidence_level: float
-    status: Status
-    reason: str | None
     scenario: PlanningScenario
 
     @property
@@ -427,10 +423,10 @@ def _plan(
     scenario: PlanningScenario, n: int | None, metric: str, level: float, sigma: float, why: str | None
 ) -> SamplePlan:
     if why or n is None:
-        return SamplePlan(n, None, metric, level, status_of(why), why, scenario)
+        return SamplePlan(n, None, status_of(why), why, metric, level, scenario)
     caution = small_cell_reason(scenario.expected_cells(n)) if metric == "refusal_index" else None
     half_width = normal_quantile(level) * sigma / math.sqrt(n)
-    return SamplePlan(n, half_width, metric, level, "ok", caution, scenario)
+    return SamplePlan(n, half_width, "ok", caution, metric, level, scenario)
 
 
 @dataclass(frozen=True, slots=True)
@@ -680,7 +676,7 @@ CELL = 2 * R1 + np.where(R1 == 1, W1, A1)
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatPlan:
+class RepeatPlan(SizePlan):
     """Numbers of questions and of repeated draws, with the expected half-width.
 
     Attributes
@@ -696,12 +692,8 @@ class RepeatPlan:
         As in `SamplePlan`; ``"budget_too_small"`` if not even fifty questions can be drawn twice.
     """
 
-    n: int | None = None
     repeated: int | None = None
     requests: float | None = None
-    half_width: float | None = None
-    status: Status = "ok"
-    reason: str | None = None
 
 
 def repeats_half_width(
@@ -750,7 +742,7 @@ def repeats_half_width(
         raise ValueError(f"repeated must be from 1 to n, {n}, got {repeated!r}")
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
     if why:
-        return RepeatPlan(status=status_of(why), reason=why)
+        return RepeatPlan(None, None, status_of(why), why)
     return _repeats_plan(scenario, n, repeated, quantile, slopes)
 
 
@@ -802,7 +794,7 @@ def split_budget(
     if why is None and (budget < 4 * MIN_REPEATS or limit < MIN_REPEATS):
         why = "budget_too_small"
     if why:
-        return RepeatPlan(status=status_of(why), reason=why)
+        return RepeatPlan(None, None, status_of(why), why)
     r = scenario.refusal_rate
     plans = []
     for repeated in np.linspace(MIN_REPEATS, min(budget / 4, limit), SHARES).astype(int).tolist():
@@ -817,7 +809,8 @@ def _repeats_plan(
     r = scenario.refusal_rate
     between, within = _variances(r, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
     requests = n * (1 + r) + repeated * (3 - r)
-    return RepeatPlan(n, repeated, requests, quantile * math.sqrt(between / n + within / repeated))
+    half_width = quantile * math.sqrt(between / n + within / repeated)
+    return RepeatPlan(n, half_width, "ok", None, repeated, requests)
 
 
 def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, float]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from refusal_index.stats.arguments import FloatArray, checked_matrices, unmasked
+from refusal_index.stats.arguments import FloatArray, checked_matrices, one_of, unmasked
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs, metric_estimate
 from refusal_index.stats.comparison import (
     ROUNDING,
@@ -473,8 +473,7 @@ def rank_estimates(
     ranked.
     """
     normal_quantile(confidence_level)
-    if adjustment not in get_args(Adjustment):
-        raise ValueError(f"adjustment must be one of {', '.join(get_args(Adjustment))}, got {adjustment!r}")
+    one_of("adjustment", adjustment, get_args(Adjustment))
     checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]

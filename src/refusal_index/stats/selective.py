@@ -794,9 +794,7 @@ class TargetValue(ResultWithInterval):
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return a score interval, as for `refusal_index.stats.utility`; ``(nan, nan)`` if undefined."""
         table = ContingencyTable(0, self.n_declined, self.n_wrong, self.n_right)
-        estimate = utility(table, self.penalty, confidence_level=confidence_level)
-        low, high = (math.nan if end is None else end for end in (estimate.low, estimate.high))
-        return ConfidenceInterval(low, high)
+        return utility(table, self.penalty, confidence_level=confidence_level).interval
 
 
 def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> TargetValue:

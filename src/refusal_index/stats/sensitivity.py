@@ -47,7 +47,7 @@ from refusal_index.stats.arguments import check_same_index, checked_count, check
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import point_estimate
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, Status
+from refusal_index.stats.estimate import NO_INTERVAL, Bounds, ConfidenceInterval, Result, Status
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import (
     RefusalIndexResult,
@@ -59,7 +59,7 @@ from refusal_index.stats.intervals import (
 
 
 @dataclass(frozen=True, slots=True)
-class MissingBounds:
+class MissingBounds(Bounds):
     """The smallest and largest Refusal Index over all possible values of missing grades.
 
     Attributes
@@ -77,10 +77,6 @@ class MissingBounds:
         The questions with all grades known.
     """
 
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
     low_table: ContingencyTable
     high_table: ContingencyTable
     table: ContingencyTable

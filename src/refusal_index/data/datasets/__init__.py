@@ -49,10 +49,10 @@ from refusal_index.data.datasets.dataset import (
 )
 from refusal_index.data.datasets.downloads import fetched
 from refusal_index.data.datasets.hub import PREFIX, load_from_hub, pinned_file
-from refusal_index.data.datasets.json_documents import rows_of_document
+from refusal_index.data.documents import rows_of_document
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
-from refusal_index.data.tables import Row, Source, is_in_memory, no_rows, present_columns, read_content, read_rows
+from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows, some_rows
 from refusal_index.errors import shortened, suggestion
 
 __all__ = [
@@ -132,10 +132,13 @@ def _rows(path: Path, content: bytes) -> list[Row]:
     if path.suffix.lower() != ".json":
         return read_rows(Source.from_path(path, "question", DatasetError), content)
     source = Source(str(path), "json", "question", DatasetError)
-    rows = list(rows_of_document(source, content))
-    if not rows:
-        raise no_rows(source)
-    return rows
+    rows = some_rows(source, rows_of_document(source, content))
+    return [replace(row, cells=_with_answer(row.cells)) for row in rows]
+
+
+def _with_answer(cells: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the cells of a record with an answer as some projects that share PreciseWikiQA name it."""
+    return {"answer": cells["correct_answer"], **cells} if "correct_answer" in cells else cells
 
 
 METADATA = re.compile(r"\{(?:'topic': '([^']*)')?.*\}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG
 from refusal_index.data.column_names import NAMES
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
@@ -208,7 +209,7 @@ def answers(cell: Any) -> tuple[str, ...]:
     return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
 
 
-IS_TRUE = replace(tables.FLAG, expected="true or false", advice="")
+IS_TRUE = replace(FLAG, expected="true or false", advice="")
 
 
 def flag(cell: Any) -> bool:
@@ -707,8 +708,9 @@ class Survey:
         self._topics = Counter[str]()
         self._context = 0
         self._longest = 0
-        self._keys_seen: set[int] = set()
+        self._gold: dict[int, str | None] = {}
         self._repeated = 0
+        self._different: list[str] = []
         too_long: tables.Problems = []
         for row, question in questions:
             self.first = self.first or question
@@ -736,8 +738,9 @@ class Survey:
         self._context = max(self._context, len(question.context or ""))
         self._longest = max(self._longest, length)
         key = hash((question.text, question.context, question.choices))
-        self._repeated += key in self._keys_seen
-        self._keys_seen.add(key)
+        self._repeated += key in self._gold
+        if self._gold.setdefault(key, question.gold) != question.gold:
+            self._different.append(row.place)
         if self._max_tokens is not None and length > self._max_tokens * self._characters:
             named = f"question_id {question.question_id!r}: " if has_ids else ""
             yield row.wrong(
@@ -757,4 +760,7 @@ class Survey:
             yield f"  longest context: {self._context:,} characters"
         yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"
         yield f"  {self._repeated:,} asked more than once in the same words"
+        if self._different:
+            place = self._different[0]
+            yield f"  {len(self._different):,} of them with another gold answer (first: {place}): check which is right"
         yield from (f"  {note}" for note in self._notes)

@@ -20,7 +20,7 @@ from refusal_index.data import tables
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, QuestionReader
 from refusal_index.data.datasets.downloads import cache_directory
 from refusal_index.data.datasets.hub_files import DATA_SUFFIXES, DEFAULT, default_split, files_of
-from refusal_index.data.datasets.json_documents import rows_of_document
+from refusal_index.data.documents import rows_of_document
 from refusal_index.data.files import read_json, sha256_of, write_atomically
 from refusal_index.errors import listed, shortened, suggestion
 from refusal_index.redaction import redacted

@@ -54,7 +54,7 @@ def files_of(paths: Iterable[str], declared: Any = None) -> Files:
     - `declared`: the `configs` of the dataset's card, which anybody may have written.
     """
     readable = sorted(filter(is_data, paths))
-    placed = list(_declared(readable, declared)) or [(*_place(path), path) for path in readable]
+    placed = list(dict.fromkeys(_declared(readable, declared))) or [(*_place(path), path) for path in readable]
     files: Files = {}
     for config, split, path in placed:
         files.setdefault(config, {}).setdefault(split, []).append(path)

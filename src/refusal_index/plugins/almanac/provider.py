@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -32,7 +33,7 @@ CONCURRENCY = 64  # enough requests in flight for large batches
 class EmbeddedModels(ModelProvider):
     """The provider of the models that are part of the package."""
 
-    names = models.model_names()
+    names = models.MODEL_NAMES
     notes: Mapping[str, str] = MappingProxyType(
         {
             "base": "knows the frequent facts of the almanac and refuses where it knows less",
@@ -132,20 +133,23 @@ FILE = "almanac.jsonl"
 COLUMNS = ("question", "answer", "question_id", "topic")
 
 
-def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
-    """Load all questions.
-
-    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
-
-    - `data`: must be None, since the questions are part of the package.
-    - `folder`: the folder of the two files; None for that in the package.
-    """
+def load(data: Path | None = None) -> Dataset:
+    """Load all questions; raises DatasetError if a file is given, since the questions are part of the package."""
     if data is not None:
         raise DatasetError(
             f"dataset {ALMANAC!r} comes with the package and takes no data, got {data}; "
             "leave it out, or choose 'own' for a file of your own"
         )
-    folder = folder or files("refusal_index.plugins.almanac") / "data"
+    return _installed()
+
+
+@cache
+def _installed() -> Dataset:
+    return load_from(files("refusal_index.plugins.almanac") / "data")
+
+
+def load_from(folder: Traversable) -> Dataset:
+    """Load all questions from a folder; raises DatasetError if one of the two files is missing or damaged."""
     try:
         content = (folder / FILE).read_bytes()
         expected = ((folder / "almanac.sha256").read_text(encoding="ascii").split() or ["nothing"])[0]

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from refusal_index.data import tables
+from refusal_index.data.cells import FLAG, Kind
+from refusal_index.data.documents import rows_of_document
 from refusal_index.data.grade_words import GRADE
 from refusal_index.data.outcome import Grade
 from refusal_index.data.outcome_table import (
@@ -34,7 +36,7 @@ from refusal_index.data.outcome_table import (
     place_of,
 )
 from refusal_index.data.source_files import PARQUET, ZIP, SourceFile
-from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
+from refusal_index.data.tables import Column, Row, Source, read_rows
 from refusal_index.data.text import plain_text, sound_text
 from refusal_index.data.written_tables import undo_safe
 from refusal_index.errors import listed, shortened, suggestion
@@ -228,7 +230,8 @@ def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
         tables.file_format(path, ConfidenceError, tables.READABLE)
     file = SourceFile(path, content)
     source = replace(file.source, holds="score", error=ConfidenceError)
-    return source, read_rows(source, _document(source, file.document) if source.kind == "json" else content), file.stem
+    rows = rows_of_document(source, content) if source.kind == "json" else tables.iter_rows(source, content)
+    return source, tables.some_rows(source, rows), file.stem
 
 
 def _refuse_pickle(path: Path, content: bytes) -> None:
@@ -244,24 +247,6 @@ def _refuse_pickle(path: Path, content: bytes) -> None:
             "pandas.DataFrame({'question_id': IDS_IN_THEIR_ORDER, **{name: values for (level, name), values in "
             "man.estimations.items() if level == 'sequence'}}).to_csv('scores.csv', index=False)"
         )
-
-
-def _document(source: Source, document: Any) -> list[Any]:
-    """Return the rows of a JSON document: a list of objects, or columns by name, as pandas writes them."""
-    if document is None:
-        raise source.wrong("expected one JSON document, got something else; is the file truncated?")
-    if isinstance(document, dict) and isinstance(document.get("data"), dict | list):
-        document = document["data"]
-    if isinstance(document, list):
-        return document
-    cells = document.items() if isinstance(document, dict) else ()
-    columns = {name: list(column.values()) if isinstance(column, dict) else column for name, column in cells}
-    lengths = {len(column) if isinstance(column, list) else None for column in columns.values()}
-    if len(lengths) != 1 or None in lengths:
-        raise source.wrong(
-            f"expected a list of objects, or an object of columns of equal length, got {shortened(document)}"
-        )
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 class _Scorer(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
+from inspect_ai.scorer import Score
 
 from refusal_index.data.archives import check_unpacked_size
 from refusal_index.data.files import check_plain
@@ -22,6 +23,7 @@ from refusal_index.data.first_pass import (
     Incomplete,
     from_outcomes,
 )
+from refusal_index.data.grade_flags import grade_of_flags
 from refusal_index.data.grade_words import ANSWERED, Translations, read_grades, without_answered
 from refusal_index.data.graded import COLUMNS, question_of
 from refusal_index.data.imports import ReadOptions
@@ -33,7 +35,6 @@ from refusal_index.data.tables import Row, Source, present_columns, resolve_colu
 from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.plugins.inspect.client import STOP_REASONS
-from refusal_index.plugins.inspect.grades import grade_in, grade_of_flags
 from refusal_index.plugins.inspect.outcomes import OUTCOME
 from refusal_index.protocol import StopReason
 
@@ -106,7 +107,7 @@ def read_foreign_log(
         raise FirstPassError(
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
-    values = [grade_in((sample.scores or {}).get(scorer or "")) for sample in samples]
+    values = [_grade_in((sample.scores or {}).get(scorer or "")) for sample in samples]
     if scorer == "abstention_bench_scorer":
         words = {"yes": "refused", "no": ANSWERED, **(words or {})}
         columns = {**ABSTENTION_COLUMNS, **(columns or {})}
@@ -122,6 +123,14 @@ def read_foreign_log(
         other_scorers=tuple(name for name in names if name != scorer),
         incomplete=_incomplete(log, samples),
     )
+
+
+def _grade_in(score: Score | None) -> Any:
+    """Return the part of a score that holds the grade; None without a score."""
+    if score is None:
+        return None
+    grade = (score.metadata or {}).get("grade")
+    return grade if isinstance(grade, str) and grade.strip() else score.value
 
 
 def _incomplete(log: EvalLog, samples: Sequence[EvalSample]) -> Incomplete | None:
@@ -141,7 +150,7 @@ def _grades(
     def place(index: int) -> str:
         return f"{path}, sample {samples[index].id!r}, score {scorer!r}"
 
-    def wrong(index: int, message: str) -> Exception:
+    def wrong(index: int, message: str) -> FirstPassError:
         return FirstPassError(f"{place(index)}: {message}")
 
     is_scored = [not sample.error for sample in samples]
@@ -155,18 +164,20 @@ def _grades(
             try:
                 grades[index] = grade_of_flags(value)
             except ValueError as error:
-                raise wrong(index, f"{error}; choose another scorer with --scorer") from None
+                raise wrong(index, f"{error}; choose another scorer").with_remedy("scorer", "NAME") from None
     return grades
 
 
 def _read(path: Path) -> EvalLog:
     try:
         if zipfile.is_zipfile(path):
-            check_size(path)
+            with zipfile.ZipFile(check_plain(path.resolve())) as archive:
+                check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
         return read_eval_log(str(path), exclude_fields={"events", "messages", "attachments", "store", "timelines"})
     except Exception as error:  # Inspect passes on all errors of its zip and JSON readers
         raise FirstPassError(
-            f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
+            f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete, with .eval "
+            "or .json at the end of its name?"
         ) from error
 
 
@@ -211,20 +222,14 @@ def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
     return {**known, **row}
 
 
-def check_size(path: Path) -> None:
-    """Raise ValueError if a log is too large when unpacked."""
-    with zipfile.ZipFile(check_plain(path.resolve())) as archive:
-        check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
-
-
 def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if len(scorers) == 1:
         return scorers[0]
     if not scorers:
-        raise FirstPassError(
-            f"{path}: expected scores, found none; score the log with 'inspect score', or add --grader exact"
-        )
-    raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
+        message = f"{path}: expected scores, found none; score the log with 'inspect score', or here"
+        raise FirstPassError(message).with_remedy("grader", "exact")
+    message = f"{path}: scored by {', '.join(scorers)}; choose one"
+    raise FirstPassError(message).with_remedy("scorer", scorers[0])
 
 
 def _first_pass(log: EvalLog, sample: EvalSample, question: Question, grade: Grade | None) -> FirstPass:

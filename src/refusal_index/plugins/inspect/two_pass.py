@@ -16,12 +16,12 @@ from inspect_ai.model import ChatMessageUser, ContentText
 from inspect_ai.scorer import Score, Scorer
 from inspect_ai.solver import Generate, Solver, TaskState, chain, fork, generate, solver
 
+from refusal_index.data.grade_flags import grade_of_flags
 from refusal_index.data.grade_words import INSPECT_GRADE
 from refusal_index.data.outcome import Grade, Outcome
 from refusal_index.errors import RefusalIndexError, suggestion
 from refusal_index.plugins.inspect import registry_unqualified_name, task_scorers
 from refusal_index.plugins.inspect.client import text_and_reason
-from refusal_index.plugins.inspect.grades import grade_of_flags
 from refusal_index.plugins.inspect.outcomes import OUTCOME, SCORER, outcome_row, outcome_score
 from refusal_index.protocol import FORCED, Pass, StopReason, load_prompt_set
 from refusal_index.protocol.reading import ReadAs, RecognisedBy, read_reply

@@ -20,13 +20,14 @@ from refusal_index.data.first_pass import (
     FirstPassError,
     FirstPasses,
 )
+from refusal_index.data.grade_flags import grade_of_flags
 from refusal_index.data.grade_words import Translations, read_grades
 from refusal_index.data.graded import COLUMNS, answers
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.nested import with_paths
 from refusal_index.data.outcome import LETTERS, NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
-from refusal_index.data.tables import FLAG, Column, Row, resolve_columns
+from refusal_index.data.tables import Row, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import shortened
 from refusal_index.plugins.lm_eval import FLAGS, OURS, question_of
@@ -111,7 +112,8 @@ def _first_pass(
         reply=_reply(record) if likelihoods is None else _likeliest(question, likelihoods),
         reason=NOT_GRADED if grade in (None, Grade.UNSCORED) else None,
     )
-    is_empty = likelihoods is None and first_pass.reply is not None and is_blank(first_pass.reply)
+    says_nothing = grade is Grade.REFUSED and _squad(record) is not None  # which means that there is no answer
+    is_empty = likelihoods is None and is_blank(first_pass.reply) and not says_nothing
     return first_pass.without_reply(FIRST_EMPTY) if is_empty else first_pass
 
 
@@ -140,10 +142,8 @@ def _usual_metric(file: SourceFile, metrics: Sequence[str]) -> str:
     usual = [name for name in USUAL_METRICS if name in metrics]
     if len(metrics) == 1 or usual:
         return usual[0] if usual else metrics[0]
-    raise FirstPassError(
-        f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one that says "
-        "whether an answer is right"
-    )
+    message = f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose the one of right answers"
+    raise FirstPassError(message).with_remedy("scorer", metrics[0] if metrics else "METRIC")
 
 
 def _squad(record: Row) -> tuple[str, list[str]] | None:
@@ -158,9 +158,9 @@ def _squad(record: Row) -> tuple[str, list[str]] | None:
 
 
 def _of_squad(record: Row) -> Grade | None:
-    """Return the grade of a sample of SQuAD 2 by its exact match; the task's answer for no answer is a refusal."""
+    """Return the grade of a sample of SQuAD 2 by exact match; no answer, or the one for no answer, is a refusal."""
     prediction, gold = _squad(record) or ("", [])
-    if _plain(prediction) == UNANSWERABLE:
+    if is_blank(prediction) or _plain(prediction) == UNANSWERABLE:
         return Grade.REFUSED
     return Grade.CORRECT if _plain(prediction) in map(_plain, gold) else Grade.INCORRECT
 
@@ -189,10 +189,10 @@ def _metrics(record: Row) -> list[str]:
 
 
 def _of_flags(record: Row) -> Grade | None:
-    grades = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name)]
-    if len(grades) > 1:
-        raise record.wrong(f"expected one grade, got {' and '.join(grades)}")
-    return grades[0] if grades else None
+    try:
+        return grade_of_flags({name: record.cells.get(name) for name in FLAGS})
+    except ValueError as error:
+        raise record.wrong(str(error)) from None
 
 
 def _of_metric(records: Sequence[Row], metric: str, words: Translations) -> list[Grade | None]:

@@ -459,13 +459,23 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
-    made.globals.update(version=package_version(), cells=sentences()["cell_name"], generator=GENERATOR)
     made.globals.update(
-        guard_table=guard_table, guards_key=guards_key, changed_table=changed_table, tiles=tiles, plane=plane
+        version=package_version(),
+        cells=sentences()["cell_name"],
+        generator=GENERATOR,
+        guard_table=guard_table,
+        guards_key=guards_key,
+        changed_table=changed_table,
+        tiles=tiles,
+        plane=plane,
+        metric_rows=metric_rows,
+        rate_rows=rate_rows,
+        sensitivity_rows=sensitivity_rows,
+        facts=facts,
+        prompts=prompts,
+        headline_of=headline_of,
+        index_picture=index_picture,
+        sections_of=sections_of,
+        published_pictures=published_pictures,
     )
-    made.globals.update(
-        metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts
-    )
-    made.globals.update(headline_of=headline_of, index_picture=index_picture, sections_of=sections_of)
-    made.globals.update(published_pictures=published_pictures)
     return made

@@ -1,15 +1,14 @@
-"""The grade in a score that another task's scorer gave."""
+"""The grade in flags that other tools write beside a reply, or as parts of a score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from inspect_ai.scorer import Score
-
+from refusal_index.data.cells import FLAG
 from refusal_index.data.graded import COLUMNS
 from refusal_index.data.outcome import Grade
-from refusal_index.data.tables import FLAG, plain_name
+from refusal_index.data.tables import plain_name
 
 FLAGS = {
     **dict.fromkeys(COLUMNS["correct"].names, (True, Grade.CORRECT)),
@@ -17,19 +16,15 @@ FLAGS = {
     **dict.fromkeys(COLUMNS["refused"].names, (True, Grade.REFUSED)),
     **dict.fromkeys(COLUMNS["answered"].names, (False, Grade.REFUSED)),
 }
-"""Parts of a dictionary score that together give the grade: the value of each, and the grade that it stands for."""
-
-
-def grade_in(score: Score | None) -> Any:
-    """Return the part of a score that holds the grade; None without a score."""
-    if score is None:
-        return None
-    grade = (score.metadata or {}).get("grade")
-    return grade if isinstance(grade, str) and grade.strip() else score.value
+"""Parts of a score that together give the grade: the value of each, and the grade that it stands for."""
 
 
 def grade_of_flags(value: Mapping[str, Any]) -> Grade | None:
-    """Return the grade in the parts of a dictionary score; raises ValueError if they give none, or several."""
+    """Return the grade in the parts of a score; raises ValueError if they give none, or several.
+
+    >>> grade_of_flags({"is_correct": 0, "is_not_attempted": 1})
+    <Grade.REFUSED: 'refused'>
+    """
     parts = {plain_name(name): part for name, part in value.items()}
     if not FLAGS.keys() & parts.keys():
         raise ValueError(f"expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}")
