@@ -141,12 +141,15 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         function: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # importing a module can raise anything
         raise ModelError(
-            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {text_of(error)})"
+            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {text_of(error)}); "
+            "it must be installed or in the working directory"
         ) from error
     for part in path.split("."):
         function = getattr(function, part, None)
     if not callable(function):
-        raise ModelError(f"{argument} {name!r}: expected a function, found {shortened(function)} in {module_name}")
+        raise ModelError(
+            f"{argument} {name!r}: expected a function, found {shortened(function)} in {module_name}; check the name"
+        )
     return functools.partial(function) if inspect.isclass(function) else function
 
 

@@ -252,6 +252,7 @@ def title(*parts: str | None) -> str:
 _REASON_PARTS = {
     "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
     "zero_cell:": "no question is ",
+    "constant_difference": "the same difference on every question",
     "forced_not_asked": "no forced pass",
     "nobody_refused": "no refusals",
     "everybody_refused": "only refusals",

@@ -47,7 +47,8 @@ class Decision:
     confidence
         The reply's score; None if it has none, so that it is refused.
     answer
-        The answer read from the reply; empty if the reply cannot be read.
+        The answer read from the reply; empty if the reply cannot be read. A refusal in words is scored like an answer,
+        as in the run, where it counts as wrong.
     """
 
     answered: bool
@@ -79,7 +80,7 @@ class SavedRule:
     threshold: float
     calibration: Calibration | None = None
     reading: RefusalRule = WORDING
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def decide(self, reply: str, logprobs: Iterable[Any], question: str = "", choices: Sequence[str] = ()) -> Decision:
         """Return whether to give a reply to the forced prompt.
@@ -136,7 +137,7 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
         return _rule(json.loads(Path(path).read_text("utf-8")), model, method)
     except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error  # of a file that cannot be read
-        raise RuleError(f"{path}: {reason}; expected a rule of 'refusal-index confidence RUN --save FILE'") from error
+        raise RuleError(f"{path}: {reason}; write a rule with 'refusal-index confidence RUN --save FILE'") from error
 
 
 ABOUT_THRESHOLD = ("penalty", "max_error", "bound_level", "confidence_level", "seed", "chosen_on", "judged_on")

@@ -98,8 +98,8 @@ class ThresholdOptions:
         names = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(names) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; a threshold either maximises "
-                "the utility, given the cost of a wrong answer, or limits the share of wrong answers"
+                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; set one: penalty maximises "
+                "the utility, given the cost of a wrong answer, and max_error limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise ConfidenceError(
@@ -327,7 +327,6 @@ class Threshold(Printable):
             "errors": first.n_errors,
             "answered": first.n_answered,
             "upper": first.upper_bound,
-            "is_above": first.n_errors > bound.max_error * first.n_answered,
         }
         return Statement("no_error_bound", "conclusion", values)
 

@@ -109,6 +109,4 @@ def _show(planned: Watch, results: list[CheckpointResult]) -> None:
         why = "failed, see above" if result.result is None or result.error else why_unfinished(result.result)
         console.show([f"  {result.checkpoint.name}: {why}"])
     console.say()
-    console.say(
-        f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' plots them over the steps"
-    )
+    console.say(f"Plots over the steps: refusal-index report {planned.out}")
