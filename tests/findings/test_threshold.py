@@ -250,7 +250,7 @@ def test_rules_that_answer_the_same_questions_are_named_not_compared():
     ways = [("score", None), ("refusals", "low"), ("refusals", "high"), ("answer_all", None)]
     assert [(point.kind, point.variant) for point in found.points] == ways
     assert [point.difference is None for point in found.points] == [True, True, False, False]
-    assert "answers the same questions as its refusals under low." in str(found)
+    assert "answers the same questions as the model's refusals under low." in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # a limit so high that nothing is refused
     (all_of_them,) = (point for point in none.points if point.kind == "answer_all")
     assert (none.points[0].coverage.estimate, all_of_them.difference) == (1, None)
@@ -343,7 +343,7 @@ def test_threshold_states_the_bound_and_the_observed_error_rate():
 def test_threshold_text_says_which_rules_have_lower_utility():
     text = str(find_threshold(planted(2000), PENALTY))
     assert "which is optimistic" in text
-    others = "its refusals under low, its refusals under high and answering everything"
+    others = "the model's refusals under low, the model's refusals under high and answering everything"
     assert f"the threshold has a higher utility than {others}." in text
 
 
@@ -537,7 +537,7 @@ def test_unknown_method_error_lists_available_methods():
     two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
     for given, columns in (
         (None, "name one of mine, yours"),
-        ("yuors", "expected one of mine, yours, .*did you mean 'yours'"),
+        ("yuors", "expected one of mine, yours .*did you mean 'yours'"),
     ):
         with pytest.raises(ConfidenceError, match=f"method: {columns}"):
             scored_answers(replace(run, scores=two), given)

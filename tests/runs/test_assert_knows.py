@@ -110,6 +110,7 @@ def test_baseline_of_a_folder_records_its_settings():
     ("arguments", "message"),
     [
         ({"refusal_indx": 0.1}, "expected metrics from .*got 'refusal_indx'; did you mean 'refusal_index'"),
+        ({"ri": 0.1}, "expected metrics from .*got 'ri'; did you mean 'refusal_index'"),
         ({"refusal_index": 20}, "at_least, refusal_index: .* from -1 to 1, got 20"),
         ({"over_refusal": 10}, "at_most, over_refusal: .* from 0 to 1, got 10; is it a percentage"),
         ({}, "expected a limit such as refusal_index=0.2, or a baseline"),

@@ -82,8 +82,9 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
     ]
     rows = (_plan_row(name, plan, options, by_width=by_width) for name, plan in plans.items())
     yield from ("", Table.from_rows(columns, rows, left=("prompt",)), "")
-    explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
-    yield sentence(Statement("plan_explained", "scope", explained))
+    yield sentence(
+        Statement("plan_explained", "scope", {"by_width": by_width, "difference": options.difference, "slopes": slopes})
+    )
     for name, plan in plans.items():
         for gap in plan.gaps(options):
             yield f"{name}: {sentence(gap)}"
