@@ -229,7 +229,9 @@ class RunFolder:
             return "got a file; name the folder that 'refusal-index run' made"
         if runs := runs_below(self.path):
             return f"found a folder of {len(runs)} runs; name one, such as {runs[0]} ('refusal-index runs' lists them)"
-        return "found no run.json in it" if self.path.exists() else "found nothing there; check the path"
+        if self.path.exists():
+            return "found no run.json in it; check the path, or name the files in it"
+        return "found nothing there; check the path"
 
     def _refuse_foreign(self) -> None:
         if (around := run_around(self.path.resolve().parent)) is not None:
