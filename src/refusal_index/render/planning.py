@@ -177,8 +177,8 @@ def decisions_blocks(analysis: SensitivityAnalysis) -> Iterator[Block]:
     level = f"{percent(options.analysis.confidence_level)} interval"
     for position, variant in enumerate(analysis.variants):
         yield from [""] * bool(position)
-        yield title(variant.model, variant.dataset, variant.variant)
-        yield from (sentence(variant.conclusion), "")
+        heading = title(variant.model, variant.dataset, variant.variant)
+        yield from (heading, "", sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
         columns = ("metric", "as scored", "scoring rules", *by_labels)
         yield Table.from_rows(columns, _metric_rows(variant, options.analysis), left=("metric",))
