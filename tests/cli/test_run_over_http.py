@@ -184,7 +184,8 @@ def test_server_that_never_answers_gives_exit_status_1_and_no_index(ask):
     assert result.exit_code == 1
     assert "5 not finished" in result.stdout
     assert "401" in result.stdout
-    assert "no question could be scored" in result.stdout
+    assert "RI undefined (no questions)" in result.stdout
+    assert "5 of 5 questions (100.0%) could not be scored" in result.stdout
 
 
 @pytest.mark.parametrize(
