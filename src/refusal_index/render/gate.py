@@ -92,6 +92,8 @@ def _guard_tables(result: GateResult) -> Iterator[Block]:
     bounds = [guard for guard in result.guards if not guard.against_baseline]
     if margins:
         yield guard_table(result, margins).without("adjusted p")
+    if margins and bounds:
+        yield ""
     if bounds:
         yield guard_table(result, bounds).without("adjusted p", "baseline", "change")
 
@@ -109,9 +111,8 @@ def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None)
 def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
     """State how to read the table of guards; in full, with every column and every metric."""
     columns = dict.fromkeys(_label(row.guard.name) for row in result.guards)
-    meanings: dict[str, str] = {
-        column: phrase(column, "column") for column in ("correct", "wrong") if column in columns
-    }
+    explained = sentences()["column"]
+    meanings: dict[str, str] = {column: explained[column] for column in columns if column in explained}
     if in_full:
         names = dict.fromkeys(row.guard.name for row in result.guards if row.guard.name != ATTEMPTED)
         meanings |= {_label(name): description(name, result.analysis, typeset=False) for name in names}
