@@ -1958,8 +1958,8 @@ MUTANTS = (
     Mutant(
         "a gate states refusals under the prompt that it judges",
         "GateResult._refused",
-        "if self.variant in run.tables",
-        "if not run.tables",
+        "run.tables.get(self.variant,",
+        "run.tables.get(None,",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
