@@ -2056,7 +2056,7 @@ MUTANTS = (
     Mutant(
         "runs without an unanswerable question are not compared by the refusals of either kind",
         "VariantComparison.differences",
-        "if matrix.wrong.any():",
+        "if self.split.matrix.wrong.any():",
         "if True:",
         "findings/test_variant_metrics.py findings/test_comparison_results.py",
     ),
@@ -4524,8 +4524,8 @@ MUTANTS = (
     Mutant(
         "no other index takes the place of the one a policy names",
         "margin_guards",
-        "compared.differences().get(name)",
-        "compared.differences().get(name, compared.comparison[INDEX])",
+        "else compared.differences()).get(name)",
+        "else compared.differences()).get(name, compared.comparison[INDEX])",
         "findings/test_gate.py",
     ),
     Mutant(
