@@ -230,7 +230,7 @@ class RunFolder:
         runs = runs_below(self.path)
         if runs:
             return f"found a folder of {len(runs)} runs; name one, such as {runs[0]} ('refusal-index runs' lists them)"
-        return "found no run.json in it"
+        return "found no run.json in it; name the folder that 'refusal-index run' made"
 
     def _refuse_foreign(self) -> None:
         if (around := run_around(self.path.resolve().parent)) is not None:
