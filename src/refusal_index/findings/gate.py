@@ -229,8 +229,7 @@ class GateResult(Printable):
         if missing and not self._is_unexamined:
             runs = dict(zip(RUNS, (self.candidate, self.baseline), strict=True))
             is_run = any(run.settings for name, run in runs.items() if run is not None and name in dict(missing))
-            told = {"missing": missing, "tipping": self.tipping_point, "is_run": is_run}
-            yield Statement("missing", "serious", told)
+            yield Statement("missing", "serious", {"missing": missing, "tipping": self.tipping_point, "is_run": is_run})
         if self.guards:
             yield from self._refused()
             yield from self._refused_again_statements()
