@@ -212,6 +212,7 @@ class GateResult(Printable):
         return Statement("judged", "scope", {**values, "baseline": self.baseline.label, "left_out": left_out})
 
     def _notes(self) -> Iterator[Statement]:
+        yield from self._refused() if self.guards else ()
         if self.look is not None:
             sizes = self.look.design.sizes
             n_asked = self.look.n
@@ -231,7 +232,6 @@ class GateResult(Printable):
             is_run = any(run.settings for name, run in runs.items() if run is not None and name in dict(missing))
             yield Statement("missing", "serious", {"missing": missing, "tipping": self.tipping_point, "is_run": is_run})
         if self.guards:
-            yield from self._refused()
             yield from self._refused_again_statements()
         if self.baseline is not None and self.guards:
             yield from model_statements((self.candidate, self.baseline))
