@@ -71,7 +71,7 @@ def test_refused_unanswerable_questions_do_not_represent_all_refused_ones() -> N
 
 
 def test_rates_are_exact_without_warnings_if_every_answer_is_graded() -> None:
-    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8})
+    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8}, gold="x")
     expected = {"correct_rate": 8 / 20, "refusal_rate": 8 / 20, "correct_given_attempted": 8 / 12}
     assert {name: variant.metric(name).estimate for name in expected} == pytest.approx(expected)
     check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
@@ -201,6 +201,15 @@ def test_questions_of_unknown_answerability_are_counted_and_left_out() -> None:
     assert (caveat.severity, dict(caveat.values)) == ("serious", {"unknown": 2, "asked": 6})
 
 
+def test_theory_unanswerable_questions_that_count_as_right_are_counted_in_a_caveat() -> None:
+    """No answer to them is right, so a table that says so means something else by `wrong`."""
+    marks = {"refused": [True, True, False, False], "answerable": [False, False, False, True]}
+    variant = read({**marks, "wrong": [False, True, False, False]})
+    (caveat,) = (caveat for caveat in variant.caveats if caveat.code == "unanswerable_right")
+    assert (caveat.severity, dict(caveat.values)) == ("serious", {"right": 2, "unanswerable": 3})
+    assert "unanswerable_right" not in codes(read({**marks, "wrong": [True, True, True, False]}))
+
+
 def test_a_mark_is_enough_without_gold_answers() -> None:
     """As in a log of a retrieval pipeline: question, answerable, refused."""
     first = [
@@ -296,6 +305,11 @@ def test_answerability_rates_can_be_gate_guards() -> None:
     assert [(guard.candidate, guard.test.verdict) for guard in bounds.guards] == [(0.2, "fail"), (0, "pass")]
     unmarked = base.tables["normal"].with_columns(answerable=pl.lit(None, pl.Boolean))
     (alike,) = runs_of_table(Path("a.parquet"), unmarked, {})
+    answerable = base.tables["normal"].filter("answerable")
+    (settled,) = runs_of_table(Path("s.parquet"), answerable, {})
+    lost, kept = gate(settled, settled, Policy(margins=margins)).guards[-2:]
+    assert (lost.test.verdict, lost.reason) == ("inconclusive", "first:all_answerable;second:all_answerable")
+    assert (kept.test.verdict, kept.guard.estimate) == ("pass", 0)
     bound = Policy(at_most={"refused_answerable": 1})
     for found in (gate(alike, base, Policy(margins=margins)), gate(alike, None, bound)):
         assert ANSWERABLE_NOT_RECORDED in (found.guards[-1].reason or "")
