@@ -2131,6 +2131,13 @@ MUTANTS = (
         "findings/test_variant_metrics.py",
     ),
     Mutant(
+        "an introduction is an answer only if a hedge takes it back",
+        "AnswerClauses._is_hedged",
+        "bool(is_unsure) and following.contrasts and",
+        "bool(is_unsure) and",
+        "protocol/test_wording.py",
+    ),
+    Mutant(
         "a refusal has Inspect's letter N",
         "outcome_score",
         '"N" if row["refused"] else',

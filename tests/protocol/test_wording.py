@@ -31,3 +31,34 @@ def test_a_handwritten_refusal_is_read_as_one(language, question, reply):
 @pytest.mark.parametrize(("language", "question", "reply"), cases("answers", "hedges"))
 def test_a_handwritten_answer_is_not_a_refusal(language, question, reply):
     assert read_wording(reply, question).says is Says.ANSWER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I looked it up and it is Lima, but I'm not sure.",
+        "I have read that it is Lima, but I'm not certain.",
+        "I searched and found 1999, but I'm not certain.",
+        "Currently Ann Lee, but I do not know for sure.",
+        "I understand it was Lima, but I can't be certain.",
+        "At the moment it is Ann, but I'm not certain.",
+        "From the context it is 42, but I can't confirm that.",
+    ],
+)
+def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -> None:
+    """Made up: what stands before the hedge names something that the question does not."""
+    assert read_wording(text, "Who was it?").says is Says.ANSWER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thank you! I have carefully reviewed the documents that you provided. Regrettably, none of them contains the answer.",
+        "I looked it up but found nothing.",
+        "I looked everywhere, but I don't know.",
+        "I understand you ask about the cup in Peru, but I'm not sure.",
+        "As of my last update in October 2023, I'm not sure.",
+    ],
+)
+def test_introductions_of_refusals_are_no_answers(text: str) -> None:
+    assert read_wording(text, "Who won the cup in Peru?").says is Says.REFUSAL

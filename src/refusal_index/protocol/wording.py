@@ -40,6 +40,7 @@ SENTENCE_END = re.compile(
 """Ends of sentences; after an initial or an abbreviation only if a common word follows, as `_sentences` checks."""
 CLAUSE_END = re.compile(r"(?:[,;:]|\s[-–—])\s+|\s*(?:\.{2,}|…)\s*|\s*[()（）—，、：]\s*")
 QUOTED = re.compile(r"[\"“„«「『][^\"”“»」』]{4,}[\"”“»」』]")
+WORDS = re.compile(r"[^\W\d_]+")
 OUTER = " .!?,;:-–—。、！？"
 SEPARATORS = " \t\r\n,;:-–—(（，；："
 ANY_LANGUAGE = re.compile(
@@ -205,7 +206,9 @@ class AnswerClauses:
         return [
             index
             for index, clause in enumerate(self.clauses)
-            if clause.kind is ClauseKind.GUESSES or (clause.kind is ClauseKind.CONTENT and clause.words - self.asked)
+            if clause.kind is ClauseKind.GUESSES
+            or (clause.kind is ClauseKind.CONTENT and clause.words - self.asked)
+            or (clause.kind is ClauseKind.FILLS and self._is_hedged(index))
         ]
 
     @cached_property
@@ -215,20 +218,27 @@ class AnswerClauses:
 
     def _is_specific(self, clause: Clause) -> bool:
         new = clause.words - self.asked
-        if any(character.isdigit() for word in new for character in word):
-            return True
-        if not self.phrases.is_spaced:
+        if not self.phrases.is_spaced and not _has_number(new):
             return len(new) > 1 and self.phrases.n_words(clause.text) <= BRIEF
-        if QUOTED.search(clause.raw):
+        if QUOTED.search(clause.raw) or len(WORDS.findall(clause.raw)) <= FEW_WORDS:
             return bool(new)
-        words = re.findall(r"[^\W\d_]+", clause.raw)
-        if len(words) <= FEW_WORDS:
-            return bool(new)
-        return any(
+        return self._names(clause)
+
+    def _names(self, clause: Clause) -> bool:
+        """Whether a clause has a number, or a word in upper case, that the question does not have."""
+        return _has_number(clause.words - self.asked) or any(
             word[0].isupper() and self.phrases.stems(plain(word)) - self.asked
-            for before, word in pairwise(words)
+            for before, word in pairwise(WORDS.findall(clause.raw))
             if not (before[0].islower() and self.phrases.articles.fullmatch(before))
         )
+
+    def _is_hedged(self, index: int) -> bool:
+        """Whether a clause names something of which the next is unsure: "Currently Ann Lee, but I'm not certain"."""
+        if index + 1 == len(self.clauses) or not self._names(self.clauses[index]):
+            return False
+        following = self.clauses[index + 1]
+        is_unsure = following.kind is ClauseKind.UNSURE or self.phrases.alone.fullmatch(following.text)
+        return bool(is_unsure) and following.contrasts and following.sentence == self.clauses[index].sentence
 
     @cached_property
     def declined(self) -> frozenset[str]:
@@ -261,6 +271,10 @@ class AnswerClauses:
         if self.is_yes_or_no:
             return True
         return not (len(self.clauses) > 1 and re.match(r"(sorry )?i\b", self.clauses[1].text))
+
+
+def _has_number(words: frozenset[str]) -> bool:
+    return any(character.isdigit() for word in words for character in word)
 
 
 def _compared(evidence: AnswerClauses) -> Says:
