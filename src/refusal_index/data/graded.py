@@ -21,6 +21,7 @@ from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
 from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
+    FORCED,
     FORCED_EMPTY,
     NOT_KNOWN,
     Conflict,
@@ -393,7 +394,7 @@ def _first_pass(values: Values, question_id: str, grade: Grade | None, name: str
         dataset=values["dataset"],
         grade=grade,
         reply=values["reply"],
-        variant=values["variant"],
+        variant=FORCED if (values["variant"] or "").casefold() == FORCED else values["variant"],
         draw=values["draw"] or 0,
         reason=NOT_GRADED if grade is Grade.UNSCORED else None,
         p_answering=values["p_answering"],
