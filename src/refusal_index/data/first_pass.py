@@ -298,7 +298,7 @@ def with_forced(
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got {n_same:,} of {len(refused):,} "
             f"by their ids (first: {refused[0].question.question_id!r}; this file begins with "
-            f"{forced[0].question.question_id!r}); {advice}"
+            f"{forced[0].question.question_id!r}; the column needs one name in both files); {advice}"
         ).with_remedy("column", f"question_id={text_column if n_texts else 'NAME'}")
     joined = []
     for first_pass in first:
