@@ -363,8 +363,9 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     """
     models = list(dict.fromkeys(first_pass.model or "(not named)" for first_pass in passes))
     if name is None and len(models) > 1:
-        message = f"{source} holds {len(models)} models ({', '.join(models)}); choose one"
-        raise FirstPassError(message).with_remedy("name", models[0])
+        raise FirstPassError(f"{source} holds {len(models)} models ({', '.join(models)}); choose one").with_remedy(
+            "name", models[0]
+        )
     if name is not None and name not in models:
         raise FirstPassError(
             f"expected one of the models in {source}, {', '.join(models)}, got {name!r}{suggestion(name, models)}"
