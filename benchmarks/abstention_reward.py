@@ -22,7 +22,7 @@ import refusal_index as ri
 from datasets import Dataset
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.plugins.almanac.chat_api import ModelPool, answer
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.protocol import load_prompt_set
 
 VARIANT = "normal"
@@ -42,7 +42,7 @@ COLUMNS = (
 def main() -> None:
     """Train and print what changed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="base", choices=model_names())
+    parser.add_argument("--model", default="base", choices=MODEL_NAMES)
     parser.add_argument("--target", type=float, default=0.75)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--learning-rate", type=float, default=3e-5)

@@ -4263,10 +4263,24 @@ MUTANTS = (
         "findings/test_gate_missing_answers.py",
     ),
     Mutant(
-        "a threshold says how many refused unanswerable questions it leaves out",
-        "Threshold.statements",
-        '& ~pl.col("answerable") &',
-        '& pl.col("answerable") &',
+        "refused unanswerable questions without a score are counted",
+        "Threshold._unscored_unanswerable",
+        '~pl.col("answerable")',
+        'pl.col("answerable")',
+        "runs/test_function_confidence.py",
+    ),
+    Mutant(
+        "refused unanswerable questions are errors of answering everything",
+        "Threshold._unscored_unanswerable",
+        '["wrong"].sum()) + added.height',
+        '["wrong"].sum())',
+        "runs/test_function_confidence.py",
+    ),
+    Mutant(
+        "refused unanswerable questions of the other half only are errors there",
+        "Threshold._unscored_unanswerable",
+        "self.halves.second",
+        "self.halves.first",
         "runs/test_function_confidence.py",
     ),
     Mutant(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,7 @@ from refusal_index.models.requests import provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import plan, scores
 from refusal_index.plugins.confidence.scores import confidence_scores
-from refusal_index.plugins.trackers.results import ExportError
-from refusal_index.plugins.trackers.tracker import export_runs
+from refusal_index.plugins.trackers.tracker import ExportError, export_runs
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.api import evaluate
 from refusal_index.runs.engines import check_engines_own, check_limits, check_sends, note_on, prices_as_sent
@@ -85,6 +85,31 @@ app(sys.argv[1:], standalone_mode=False)
 def test_own_plugins_load_without_scanning_distributions(line):
     done = subprocess.run([sys.executable, "-c", SCRIPT, *line], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def grades(question, answer):
+    """Grade by the first letter."""
+
+
+class Grader:
+    """Grade in some way."""
+
+    def __call__(self, question, answer):
+        """Grade by the last letter."""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "described"),
+    [
+        (grades, "Grade by the first letter."),
+        (partial(grades, answer=""), "Grade by the first letter."),
+        (Grader, "Grade in some way."),
+        (Grader(), "Grade by the last letter."),
+        (lambda question, answer: True, ""),
+    ],
+)
+def test_a_plugin_is_described_by_its_own_docstring_not_by_that_of_its_type(plugin, described):
+    assert entry_points.first_line(plugin) == described
 
 
 @pytest.mark.usefixtures("fresh")

@@ -7,9 +7,10 @@ which takes a millisecond; all distributions are scanned (50 to 90 ms) only for 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.errors import RefusalIndexError, text_of
@@ -96,15 +97,21 @@ def load(plugin: EntryPoint) -> Any:
         ) from error
 
 
-def first_line(registered: object) -> str:
+def first_line(registered: Any) -> str:
     """Return the first line of the docstring of what a plugin registers; empty without one.
+
+    An object that is neither a function nor a class is described by its own docstring or that of its ``__call__``.
 
     Examples
     --------
     >>> first_line(first_line).partition(";")[0]
     'Return the first line of the docstring of what a plugin registers'
     """
-    return (registered.__doc__ or "").strip().partition("\n")[0]
+    function = registered.func if isinstance(registered, partial) else registered
+    is_function_or_class = inspect.isroutine(function) or isinstance(function, type)
+    documented = function if is_function_or_class else type(function).__call__
+    own = getattr(registered, "__dict__", {}).get("__doc__")
+    return (own or documented.__doc__ or "").strip().partition("\n")[0]
 
 
 def hook(name: str) -> Any:

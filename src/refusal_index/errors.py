@@ -110,7 +110,7 @@ def checked_path(value: object, argument: str) -> Path:
     'example'
     """
     if not isinstance(value, str | PathLike) or isinstance(fspath(value), bytes) or "\0" in fspath(value):
-        raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(value)}")
+        raise RunFolderError(f"{argument}: expected a path, got {shortened(value)}")
     if not is_utf8(fspath(value)):
         raise RunFolderError(f"{argument}: expected a path in UTF-8, got {shortened(fspath(value))}; rename it")
     return Path(value)
@@ -166,7 +166,7 @@ def shortened(value: object, width: int = 60) -> str:
     "'xxxxxx..."
     """
     try:
-        shown = repr(value)
+        shown = escape(repr(value))
     except Exception:  # of a class of the user's
         shown = f"<{type(value).__name__}>"
     return shown if len(shown) <= width else shown[: width - 3] + "..."

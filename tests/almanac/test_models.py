@@ -12,7 +12,7 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError
-from refusal_index.plugins.almanac.models import model_folder, model_names, verified_folder
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder, verified_folder
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import Message, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import corrected_refusal_index, rank_runs, refusal_index
@@ -65,7 +65,7 @@ def test_a_model_without_checksums_is_not_trusted(root):
 def test_unknown_model_error_suggests_the_nearest_name(name, hint):
     with pytest.raises(ModelNotFoundError, match=hint) as caught:
         model_folder(name)
-    assert all(known in str(caught.value) for known in model_names())
+    assert all(known in str(caught.value) for known in MODEL_NAMES)
 
 
 def test_unknown_model_error_has_no_suggestion_without_a_near_name():
@@ -77,7 +77,7 @@ def test_unknown_model_error_has_no_suggestion_without_a_near_name():
 # --- The published models
 
 
-@pytest.fixture(params=model_names())
+@pytest.fixture(params=MODEL_NAMES)
 def runtime(request):
     return Runtime(model_folder(request.param))
 
@@ -156,7 +156,7 @@ async def readings(runtime: Runtime, variant: str, seed: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def siblings() -> dict[str, Draws]:
     drawn = {}
-    for name in model_names():
+    for name in MODEL_NAMES:
         runtime = Runtime(model_folder(name))
         first = asyncio.run(readings(runtime, VARIANT, 777_000))
         forced = asyncio.run(readings(runtime, "forced", 888_000))

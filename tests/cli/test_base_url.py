@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.plugins.almanac.server import create_app
 from refusal_index.protocol import load_prompt_set
 from refusal_index.runs.sweep import prepare_sweep
@@ -31,7 +31,7 @@ MODEL = "almanac/base"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     log = tmp_path / "requests.jsonl"
-    with serve_in_thread(create_app(ModelPool(model_names(), model_folder), RequestLog(log))) as url:
+    with serve_in_thread(create_app(ModelPool(MODEL_NAMES, model_folder), RequestLog(log))) as url:
         yield Server(url, log)
 
 

@@ -298,12 +298,12 @@ def test_real_full_disk_is_reported(run_folder, command):
 @pytest.mark.parametrize("given", [None, 5, b"r", "r\0", object()])
 def test_invalid_path_values_are_rejected(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RefusalIndexError, match="path: expected the path of a folder, got"):
+    with pytest.raises(RefusalIndexError, match="path: expected a path, got"):
         ri.open_run(given)
     if given is not None:
-        with pytest.raises(RefusalIndexError, match="out: expected the path of a folder, got"):
+        with pytest.raises(RefusalIndexError, match="out: expected a path, got"):
             ri.evaluate("almanac/base", limit=1, out=given)
-        with pytest.raises(RefusalIndexError, match="runs: expected the path of a folder, got"):
+        with pytest.raises(RefusalIndexError, match="runs: expected a path, got"):
             ri.study("results_table", [given])
 
 

@@ -17,7 +17,7 @@ from refusal_index.cli import GROUPS, app
 from refusal_index.data.analysis import DEFAULT_CONFIDENCE_LEVEL
 from refusal_index.data.datasets import dataset_names, dataset_source, default_limit, load_dataset
 from refusal_index.models.settings import Setting
-from refusal_index.plugins.almanac.models import model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES
 from refusal_index.plugins.almanac.provider import PROVIDER
 from refusal_index.protocol import load_prompt_set, prompt_set_names
 from refusal_index.protocol.grading import RULES
@@ -35,8 +35,8 @@ def help_text(*arguments: str) -> str:
 
 def test_ls_lists_everything_that_can_be_run():
     lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
-    first = {line.split()[0] for line in lines if line.startswith("  ")}
-    models = {f"almanac/{name}" for name in model_names()}
+    first = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+    models = {f"almanac/{name}" for name in MODEL_NAMES}
     assert first == {*dataset_names(), "hf:ORG/NAME", *prompt_set_names(), *models, *RULES}
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
 
@@ -48,7 +48,7 @@ def test_ls_task_files_prints_only_their_folder():
 
 def test_ls_notes_are_complete_and_their_numbers_correct():
     assert all(dataset_source(name).note for name in dataset_names())
-    assert set(PROVIDER.notes) == set(model_names())
+    assert set(PROVIDER.notes) == set(MODEL_NAMES)
     assert f"{len(load_dataset('almanac').questions):,}" in dataset_source("almanac").note
     listed = help_text("ls")
     assert all(dataset_source(name).note in listed for name in dataset_names())

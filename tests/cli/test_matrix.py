@@ -17,7 +17,7 @@ from refusal_index.data.datasets import load_dataset
 from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.findings.run_results import read_runs
-from refusal_index.plugins.almanac.models import model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES
 from tests.cli.making import outcomes, write_sums
 from tests.cli.serving import finish, kill_once, start
 from tests.faults.almanac import BatchFaults
@@ -322,7 +322,7 @@ SIBLINGS_CONFIG = f"""
 name = "siblings"
 [defaults]
 max_connections = {CONNECTIONS}
-{"".join(f'[[models]]{os.linesep}model = "{name}"{os.linesep}' for name in model_names())}
+{"".join(f'[[models]]{os.linesep}model = "{name}"{os.linesep}' for name in MODEL_NAMES)}
 [[datasets]]
 dataset = "almanac"
 limit = {ALMANAC}
@@ -347,8 +347,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_matrix_killed_twice_completes_without_repeated_requests(server, folder):
-    cells = len(model_names()) * 2
-    firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
+    cells = len(MODEL_NAMES) * 2
+    firsts = len(MODEL_NAMES) * (ALMANAC + OWN) * VARIANTS
     command = ("run", "--config", "siblings.toml")
     for share in (0.3, 0.7):
         kill_once(server, int(share * firsts), start(server, *command, cwd=folder))

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from refusal_index.data import Question
 from refusal_index.data.published import published_results
-from refusal_index.plugins.paper.files import numbers_in_words, toml_text
 from refusal_index.plugins.paper.latex import LatexSource, PaperError, plain_text
-from refusal_index.plugins.paper.prompts import VARIANTS, paper_prompts, printed_prompt
+from refusal_index.plugins.paper.prompts import VARIANTS, numbers_in_words, paper_prompts, printed_prompt, toml_text
 from refusal_index.protocol import FORCED, load_grader_prompt, load_prompt_set
 from refusal_index.protocol.prompts import UNANSWERED
 

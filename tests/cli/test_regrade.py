@@ -284,7 +284,7 @@ def test_regrading_names_the_option_that_changed(command, pipeline):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere", "--grader", "exact"], "found no run.json"),
+        (["nowhere", "--grader", "exact"], "found nothing there; check the path"),
         (["exact", "--grader", "exct"], "did you mean 'exact'"),
         (["exact", "--grader", "exact", "--reasoning", ""], "--reasoning: '' cannot be used: it is empty"),
         (["exact", "--grader", "regex"], "expected a pattern in every question"),

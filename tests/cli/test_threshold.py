@@ -71,7 +71,7 @@ def test_virtual_run_from_real_scores_works_in_every_command(command, run_folder
     assert command("confidence", "r", "--method", "likelihood").exit_code == 0
     done = command("confidence", "r", "--penalty", "1", "--out", "virtual.parquet")
     assert done.exit_code == 0, done.output
-    assert "its refusals under low" in done.stdout
+    assert "the model's refusals under low" in done.stdout
     assert "virtual.parquet: 10 questions, for compare, report, study and score" in done.stderr
     table = read_outcomes("virtual.parquet")
     assert table.height == 10

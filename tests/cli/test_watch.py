@@ -32,7 +32,7 @@ def test_watch_evaluates_checkpoints_and_report_plots_steps(command):
     result = command(*WATCH, *QUICK, "--once")
     assert result.exit_code == 0, result.output
     assert "base on almanac " in result.stdout
-    assert "runs/checkpoints-panel: a folder for each checkpoint" in result.stdout
+    assert "Plots over the steps: refusal-index report runs/checkpoints-panel" in result.stdout
     assert command("report", "runs/checkpoints-panel").exit_code == 0
     page = Path("runs/checkpoints-panel/report.html").read_text(encoding="utf-8")
     assert "2 steps on " in page
@@ -125,4 +125,4 @@ def test_ctrl_c_ends_watch_cleanly_with_results_so_far(command):
         out, told = watching.communicate(timeout=60)
     assert watching.returncode == 130
     assert "interrupted" in told
-    assert "runs/checkpoints-panel: a folder for each checkpoint" in out
+    assert "Plots over the steps: refusal-index report runs/checkpoints-panel" in out

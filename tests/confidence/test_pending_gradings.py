@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from typer.testing import CliRunner
 
+from refusal_index.cli import app
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Price, Prices
@@ -38,6 +40,14 @@ def run(tmp_path, monkeypatch):
         plan = prepare(Settings.from_values(**settings, **at(graded=True)), dataset=dataset, out=tmp_path / "run")
         asyncio.run(execute(plan))
         yield api, tmp_path / "run"
+
+
+def test_the_missing_address_is_named_before_the_number_of_requests(run):
+    _, folder = run
+    ended = CliRunner().invoke(app, ["confidence", str(folder), "--method", "verbalised-number,verbalised-words"])
+    assert ended.exit_code == 2
+    assert "name it with --base-url" in ended.output
+    assert "--yes" not in ended.output
 
 
 def test_end_to_end_gradings_of_scores_are_counted_and_priced(run):

@@ -153,7 +153,7 @@ def test_theory_platt_scaling_and_isotonic_function():
     assert function(0.7) == pytest.approx(0.8, rel=1e-12)
 
 
-ANOTHER = "expected a rule of 'refusal-index confidence RUN --save FILE'"
+ANOTHER = "write a rule with 'refusal-index confidence RUN --save FILE'"
 
 DOCUMENT = {
     "rule_version": 1,
@@ -178,7 +178,7 @@ def test_rule_reads_back(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rule_version": 0}, "rule_version: expected 1, got 0; expected a rule of"),
+        ({"rule_version": 0}, "rule_version: expected 1, got 0; write a rule with"),
         ({"comparability_version": 3}, "comparability_version: expected .* got 3"),
         ({"method": "p-true"}, "method: expected likelihood or .* got 'p-true'"),
         ({"method": ["likelihood"]}, "method: expected likelihood or "),
@@ -210,7 +210,7 @@ def test_file_that_is_no_rule_is_refused(content, tmp_path):
     (tmp_path / "rule.json").write_text(content)
     with pytest.raises(RuleError, match=r"rule\.json: "):
         load_rule(tmp_path / "rule.json")
-    with pytest.raises(RuleError, match="No such file or directory"):
+    with pytest.raises(RuleError, match=r"none\.json: No such file or directory; write a rule with"):
         load_rule(tmp_path / "none.json")
 
 

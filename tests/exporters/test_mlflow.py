@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.plugins.trackers.results import TrackerError, read_exported
 from refusal_index.plugins.trackers.tracker import (
     Subject,
+    TrackerError,
     export_runs,
+    read_exported,
     tracker_class,
 )
 from refusal_index.render.summary import numbers

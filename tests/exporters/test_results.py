@@ -17,8 +17,7 @@ from refusal_index.data.folder import RUN_ID, RunFolder
 from refusal_index.errors import RunFolderError
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.run_results import analysis_of, key_of
-from refusal_index.plugins.trackers.results import read_exported
-from refusal_index.plugins.trackers.tracker import export_runs
+from refusal_index.plugins.trackers.tracker import export_runs, read_exported
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part, numbers
 from refusal_index.stats.baseline import Payoffs

@@ -10,8 +10,7 @@ import pytest
 
 from refusal_index.plugins.trackers import clients, tracker
 from refusal_index.plugins.trackers.clients import files_of, table_of
-from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import error_line, export_runs
+from refusal_index.plugins.trackers.tracker import ExportError, TrackerError, error_line, export_runs, read_exported
 
 
 def test_missing_tracker_package_error_says_how_to_install_it(run, monkeypatch):

@@ -9,8 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from refusal_index.plugins.trackers import clients
-from refusal_index.plugins.trackers.results import TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import Subject, export_runs, tracker_class
+from refusal_index.plugins.trackers.tracker import Subject, TrackerError, export_runs, read_exported, tracker_class
 from refusal_index.render.summary import numbers
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import read_offline_run

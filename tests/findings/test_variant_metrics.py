@@ -245,6 +245,7 @@ def test_theory_topics_are_summarised_as_datasets_of_their_own() -> None:
         rows = table.filter(topics.eq_missing(pl.Series([variant.dataset if variant.dataset in "ab" else None] * 17)))
         (alone,) = summarise(rows).variants
         assert variant.metrics == alone.metrics
+    assert repr(summary) == "Summary(a; b; (no topic); variants: 3)"
     assert rates_table(summary, "topic").columns[:3] == ("topic", "n", "refused unanswerable")
     with pytest.raises(OutcomeTableError, match="expected topics, got none"):
         by_topic(table)

@@ -29,7 +29,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.models.requests import MAX_TOP_LOGPROBS, ModelRequest, Response, model_request, to_completions
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.plugins.inspect.client import choices_of, guard, logprobs_of, packed, resolve_model, without_logprobs
@@ -70,7 +70,7 @@ def over_http(asking):
     """Return the result of a coroutine that gets the address of the embedded models' server."""
 
     async def with_server():
-        app = create_app(ModelPool(model_names(), model_folder), RequestLog(None))
+        app = create_app(ModelPool(MODEL_NAMES, model_folder), RequestLog(None))
         async with listening(app) as url:
             return await asking(url)
 

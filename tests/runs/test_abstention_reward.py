@@ -23,6 +23,10 @@ def test_theory_wrong_answers_cost_t_over_one_minus_t(target, penalty):
     assert ri.abstention_reward(target)(REPLIES, answer=GOLD) == pytest.approx([1, 0, -penalty, -penalty])
 
 
+def test_theory_wrong_answers_cost_nothing_at_a_target_of_zero():
+    assert str(ri.abstention_reward(0)(REPLIES, answer=GOLD)) == "[1.0, 0.0, 0.0, 0.0]"
+
+
 @given(st.floats(0, 0.99), st.floats(0, 1))
 def test_property_answering_pays_exactly_above_the_target(target, probability):
     right, refused, wrong = ri.abstention_reward(target)(REPLIES[:3], answer=GOLD[:3])

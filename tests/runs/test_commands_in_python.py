@@ -14,8 +14,10 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.errors import OutcomeTableError, RefusalIndexError
 from refusal_index.findings.comparison import PairComparison
+from refusal_index.findings.conclusions import summary_caveats
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.tallies import ScoredFiles
+from refusal_index.render.sentences import sentence
 
 GRADED = "question,verdict,second\nWho?,right,\nWhen?,wrong,\nWhere?,declined,{}\nWhy?,declined,{}\n"
 WORDS = {"right": "correct", "Wrong": "incorrect", "declined": "refused"}
@@ -80,7 +82,8 @@ BAD_FILES = {
     "none": ([], {}, "files: expected files"),
     "not there": ("nothing.csv", {}, "nothing.csv"),
     "a folder and a file": ([".", "one.parquet"], {}, "the folder of one run"),
-    "no path": (3, {}, "files"),
+    "no path": (3, {}, "files: expected a path, got 3"),
+    "a data frame": (pl.DataFrame({"refused": [True]}), {}, "files: expected a path, got shape: "),
     "unknown option": ("one.parquet", {"level": 0.9}, "level: expected one of"),
     "words of an outcome table": ("one.parquet", {"kind": "outcomes", "words": WORDS}, "words: "),
 }
@@ -88,7 +91,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize(("files", "options", "says"), BAD_FILES.values(), ids=BAD_FILES)
 def test_files_that_cannot_be_scored_are_named(files, options, says):
-    with pytest.raises((RefusalIndexError, TypeError), match=says if files != 3 else None):
+    with pytest.raises(RefusalIndexError, match=says):
         ri.score(files, **options)
 
 
@@ -110,6 +113,10 @@ BAD_PLANS = {
     "nothing": ({}, "refusal_rate, error_rate and refusal_index together"),
     "pilot and rates": ({"pilot": "one.parquet", "refusal_rate": 0.5}, "got both"),
     "half width": ({"pilot": "one.parquet", "half_width": 3}, "half_width: expected a number above 0 and below 2"),
+    "a rate": (
+        {"refusal_rate": 1.5, "error_rate": 0.7, "refusal_index": 0.4},
+        r"refusal_rate must lie in \[0, 1\], got 1.5",
+    ),
     "slope": ({"pilot": "one.parquet", "error_slope": 2}, "require corrected, which is missing"),
     "three": ({"pilot": ["one.parquet", "two.parquet", "three.parquet"]}, "one or two models, got 3"),
 }
@@ -130,6 +137,8 @@ def test_end_to_end_sensitivity_is_that_of_the_command():
     for rates in (0.05, (0.05,)):
         with pytest.raises(RefusalIndexError, match="grader_error: expected two rates"):
             ri.sensitivity("one.parquet", grader_error=rates)
+    with pytest.raises(RefusalIndexError, match="choices: expected at least 2, got 1"):
+        ri.sensitivity("one.parquet", choices=1)
 
 
 def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command():
@@ -144,6 +153,21 @@ def test_end_to_end_two_runs_are_compared_and_more_are_ranked_as_by_the_command(
     assert ranked.to_document() == ri.rank(["one.parquet", "two.parquet"], metric="correct_rate").to_document()
     with pytest.raises(RefusalIndexError, match="two runs or more"):
         ri.compare("one.parquet")
+
+
+def test_runs_without_a_rank_have_no_letters_and_a_caveat_of_one_of_two_models_names_no_prompt():
+    for name in ("one", "two"):
+        pl.read_parquet(f"{name}.parquet").with_columns(wrong="refused").write_parquet(f"{name}.parquet")
+    codes = [statement.code for statement in ri.rank(["one.parquet", "two.parquet"]).statements]
+    assert "nothing_to_rank" in codes
+    assert "letters" not in codes
+    pl.read_parquet(["one.parquet", "two.parquet"]).write_parquet("both.parquet")
+    caveat = summary_caveats(ri.score("both.parquet").run.summary)[0]
+    assert sentence(caveat).startswith(f"{caveat.values['first']}: ")
+    assert not caveat.values["is_prompt"]
+    two_prompts = pl.concat([pl.read_parquet("one.parquet").with_columns(variant=pl.lit(name)) for name in "ab"])
+    two_prompts.write_parquet("prompts.parquet")
+    assert summary_caveats(ri.score("prompts.parquet").run.summary)[0].values["is_prompt"]
 
 
 def test_what_score_returns_stands_for_its_run():

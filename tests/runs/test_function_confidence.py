@@ -284,11 +284,16 @@ def refuses_unanswerable(question: str, *, must_answer: bool = False) -> dict[st
     return {**reply, "refused": number % 3 == 0 and not must_answer}
 
 
-def test_end_to_end_a_threshold_says_that_refused_unanswerable_questions_are_left_out(tmp_path):
+def test_end_to_end_a_threshold_counts_refused_unanswerable_questions_as_errors_of_answering_everything(tmp_path):
     rows = [
         {"question": f"What is {number}?", "answer": str(number) if number % 3 else None, "answerable": number % 3 != 0}
         for number in range(1, 91)
     ]
     run = ri.evaluate(refuses_unanswerable, pl.DataFrame(rows), grader="exact", out=tmp_path / "run")
     chosen = ri.threshold(run, penalty=1)
-    assert [one.values for one in chosen.statements if one.code == "unanswerable_left_out"] == [{"questions": 30}]
+    other_half = run.outcomes.filter(pl.col("question_id").is_in(list(chosen.halves.second)))
+    assert other_half["refused"].sum() not in (0, 30)
+    (caveat,) = (one for one in chosen.statements if one.code == "unanswerable_left_out")
+    # `wrong` is true for each of these questions, as for any other answer that is wrong
+    assert caveat.values == {"questions": 30, "wrong": other_half["wrong"].sum(), "answered": other_half.height}
+    assert chosen.points[-1].questions == other_half.height - other_half["refused"].sum()

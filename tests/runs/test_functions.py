@@ -185,8 +185,16 @@ def test_function_that_raises_for_every_question_raises():
     def broken(question, *, must_answer=False):
         raise ValueError("no index")
 
-    with pytest.raises(RunFailedError, match=r"raised ValueError: no index, for every question; fix the function"):
+    with pytest.raises(RunFailedError, match=r"question failed: .*raised ValueError: no index; fix the function"):
         ri.evaluate(broken, ROWS[:2], model_name="broken", **LOCAL)
+
+
+def test_function_whose_confidences_are_all_percentages_raises():
+    def percent(question, *, must_answer=False):
+        return "4", 90 + models.number_in(question)
+
+    with pytest.raises(RunFailedError, match=r"every question failed: .*returned the confidence 9\d"):
+        ri.evaluate(percent, ROWS[:2], model_name="percent", **LOCAL)
 
 
 @pytest.mark.parametrize(("name", "guess"), [("RI", "refusal_index"), ("f_scor", "f_score")])

@@ -21,7 +21,7 @@ from refusal_index.errors import RunFolderError
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.summary import half_width_of, summarise
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.trackers.results import read_folder
+from refusal_index.plugins.trackers.tracker import read_folder
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.engine import WaitingError

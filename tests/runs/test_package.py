@@ -89,8 +89,8 @@ plugins.paper.latex.PaperError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
-plugins.trackers.results.ExportError
-plugins.trackers.results.TrackerError
+plugins.trackers.tracker.ExportError
+plugins.trackers.tracker.TrackerError
 plugins.training.reward.RewardError
 plugins.training.watch.TemplateError
 plugins.wiki.build.BuildError

@@ -82,7 +82,7 @@ def test_verdict_has_its_reason_in_a_new_process():
     assert done.stdout.strip() == "True"
 
 
-@pytest.mark.parametrize("option", [("--metric", "f_score"), ("--adjustment", "holm"), ("--seed", "3")])
+@pytest.mark.parametrize("option", [("--adjustment", "holm"), ("--seed", "3")])
 def test_comparison_of_two_runs_refuses_options_of_a_ranking(option):
     assert f"{option[0]}: applies to a ranking" in printed("compare", "base", "rash", *option)
     with pytest.raises(ri.RefusalIndexError, match="applies to a ranking"):

@@ -15,7 +15,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import model_request
 from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.plugins.almanac.server import create_app
 from refusal_index.protocol import Completion, Pass, Role, next_requests, request_seed
 from refusal_index.runs import store
@@ -113,7 +113,7 @@ DRAWN_TWICE = {"limit": 12, "variants": "low,high", "draws": 2}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with serve_in_thread(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
+    with serve_in_thread(create_app(ModelPool(MODEL_NAMES, model_folder), RequestLog(None))) as url:
         yield url
 
 

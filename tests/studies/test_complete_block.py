@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.studies import complete_block
-from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
+from refusal_index.plugins.studies import inputs
+from refusal_index.plugins.studies.inputs import CompleteBlock, largest_complete_block
 
 SETTINGS = "stuvwx"
 DATASETS = dict(zip(SETTINGS, "aabbcc", strict=True))
@@ -80,7 +80,7 @@ def test_paper_eight_settings_are_those_of_every_dataset():
 @given(grid=GRIDS)
 def test_property_a_block_that_may_not_be_the_largest_is_complete_and_says_so(grid):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(complete_block, "MAX_SETS", 2)
+        patch.setattr(inputs, "MAX_SETS", 2)
         found = largest_complete_block(grid)
     if found is not None:
         assert all(set(found.settings) <= set(grid[model]) for model in found.models)

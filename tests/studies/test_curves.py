@@ -285,9 +285,8 @@ def test_gap_of_a_table_uses_rho_and_error_rate_only():
 
 
 def test_undefined_gap_has_a_reason_and_limits_are_exact():
-    undefined = remaining_gap(ContingencyTable(0, 0, 60, 40))
-    assert (undefined.estimate, undefined.reason) == (None, "nobody_refused")
-    assert math.isnan(undefined.confidence_interval(rng=0).low)
+    undefined = remaining_gap(ContingencyTable(0, 0, 60, 40), rng=0)
+    assert (undefined.estimate, undefined.low, undefined.reason) == (None, None, "nobody_refused")
     perfect = remaining_gap(ContingencyTable(50, 0, 10, 40))
     assert (perfect.estimate, perfect.status) == (pytest.approx(0, abs=1e-12), "boundary")
     assert math.isnan(gap_left(0.5, 0.0))
@@ -303,8 +302,8 @@ def test_coverage_of_the_interval():
     both = multivariate_normal.cdf([-h, -k], [0, 0], [[1, rho], [rho, 1]])
     truth = float(gap_left(rho, mu))
     for counts in rng.multinomial(800, [both, r - both, mu - both, 1 - r - mu + both], size=replicates).tolist():
-        low, high = remaining_gap(ContingencyTable(*counts)).confidence_interval(n_resamples=1_000, rng=rng)
-        covered += low <= truth <= high
+        gap = remaining_gap(ContingencyTable(*counts), n_resamples=1_000, rng=rng)
+        covered += gap.low <= truth <= gap.high
     assert 0.91 <= covered / replicates <= 0.98
 
 

@@ -51,8 +51,7 @@ def test_variants_darken_with_caution():
 
 def test_models_keep_distinct_styles_beyond_the_last_colour():
     names = [f"m{i}" for i in range(20)]
-    colours, markers = style.model_colours(names), style.model_markers(names)
-    assert len({(colours[name], markers[name]) for name in names}) == len(names)
+    assert len(set(style.model_looks(names).values())) == len(names)
 
 
 def test_untrusted_text_is_drawn_literally():

@@ -88,6 +88,13 @@ def prose(text: str, indent: str = "") -> None:
         typer.echo(fill(line, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
 
 
+def entry(name: str, description: str) -> None:
+    """Print a name and its description, folded to the width of the terminal, at most 80 columns."""
+    line = _shown(f"{name:<25} {description}")
+    width = min(TEXT_WIDTH, terminal().width)
+    typer.echo(fill(line, width, initial_indent="  ", subsequent_indent=" " * 28, break_on_hyphens=False))
+
+
 def show(blocks: Iterable[Block]) -> None:
     """Print paragraphs and tables; indented text is an item of a list, and stays on one line."""
     for block in blocks:

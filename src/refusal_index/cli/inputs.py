@@ -223,23 +223,21 @@ def ls(
 
     console.say("datasets (--dataset)")
     for name in dataset_names():
-        console.say(f"  {name:<25} {dataset_source(name).note}".rstrip())
-    console.say(f"  {'hf:ORG/NAME':<25} a dataset of the Hugging Face Hub; hf:ORG/NAME/CONFIG:SPLIT@REVISION in full")
+        console.entry(name, dataset_source(name).note)
+    console.entry("hf:ORG/NAME", "a dataset of the Hugging Face Hub; hf:ORG/NAME/CONFIG:SPLIT@REVISION in full")
     console.say("", "graders (--grader)")
     for kind, rule in RULES.items():
-        console.say(f"  {kind:<25} right if an answer {rule.right_if}")
+        console.entry(kind, f"right if an answer {rule.right_if}")
     for name, plugin in installed("graders").items():
-        console.say(f"  {name:<25} {first_line(load(plugin))}".rstrip())
+        console.entry(name, first_line(load(plugin)))
     console.say("", "prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():
-        console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
+        console.entry(name, ", ".join(load_prompt_set(name).variants))
     console.say("", "models without an API key or a download (--model)")
     for prefix, plugin in installed("models").items():
         provider: ModelProvider = load(plugin)
         for model in provider.names:
-            console.say(f"  {f'{prefix}/{model}':<25} {provider.notes.get(model, '')}".rstrip())
-    console.say(
-        "",
-        "Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.",
-        "A server with the OpenAI API: --model NAME --base-url http://127.0.0.1:8000/v1",
-    )
+            console.entry(f"{prefix}/{model}", provider.notes.get(model, ""))
+    console.say()
+    console.prose("Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
+    console.prose("A server with the OpenAI API: --model NAME --base-url http://127.0.0.1:8000/v1")

@@ -227,10 +227,11 @@ class RunFolder:
         """Describe what was found instead of a run's folder."""
         if self.path.is_file():
             return "got a file; name the folder that 'refusal-index run' made"
-        runs = runs_below(self.path)
-        if runs:
+        if runs := runs_below(self.path):
             return f"found a folder of {len(runs)} runs; name one, such as {runs[0]} ('refusal-index runs' lists them)"
-        return "found no run.json in it"
+        if self.path.exists():
+            return "found no run.json in it; check the path, or name the files in it"
+        return "found nothing there; check the path"
 
     def _refuse_foreign(self) -> None:
         if (around := run_around(self.path.resolve().parent)) is not None:

@@ -163,7 +163,8 @@ def cannot_be_read(path: Path, problem: OSError, error: type[TableError]) -> Tab
     """Return the error for a file that cannot be opened or read."""
     missing = isinstance(problem, FileNotFoundError)
     why = "there is no such file or folder" if missing else problem.strerror
-    return error(f"{path} cannot be read: {why}; check the path")
+    remedy = "name a file in it" if isinstance(problem, IsADirectoryError) else "check the path"
+    return error(f"{path} cannot be read: {why}; {remedy}")
 
 
 def read_content(path: Path, error: type[TableError]) -> bytes:

@@ -172,8 +172,16 @@ def _variant_caveats(summary: Summary) -> Iterator[Statement]:
         for caveat in variant.caveats:
             by_code.setdefault(caveat.code, []).append((summary.label(variant), caveat))
     for (first, statement), *others in by_code.values():
-        names = {"first": first if len(summary.variants) > 1 else None, "others": [name for name, _ in others]}
-        yield Statement("same_for", statement.severity, {"statement": statement, **names})
+        yield Statement(
+            "same_for",
+            statement.severity,
+            {
+                "statement": statement,
+                "first": first if len(summary.variants) > 1 else None,
+                "is_prompt": summary.has_one_source,
+                "others": [name for name, _ in others],
+            },
+        )
 
 
 def _possible_shifts(variants: Sequence[VariantSummary]) -> Iterator[Statement]:

@@ -328,8 +328,8 @@ def decide(
     """
     if baseline is None and not (policy.at_least or policy.at_most):
         raise PolicyError(
-            "gate: expected a baseline to compare with, or fixed bounds, got neither; name a run with --baseline, or "
-            "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
+            "gate: expected a baseline to compare with, or fixed bounds, got neither; name a baseline "
+            "(--baseline), or a bound (--at-least METRIC=NUMBER, --at-most METRIC=NUMBER)"
         )
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
     for key, run in runs.items():

@@ -167,8 +167,8 @@ class Printable:
         return rendering().text_of(self)
 
     def __repr__(self) -> str:
-        first_line = shorten(str(self).splitlines()[0], 100, placeholder="...")
-        return f"<{type(self).__name__}: {first_line}>"
+        first_paragraph = shorten(str(self).split("\n\n")[0], 100, placeholder="...")
+        return f"<{type(self).__name__}: {first_paragraph}>"
 
     def _repr_html_(self) -> str:
         return rendering().html_of(self)

@@ -137,8 +137,9 @@ class RunRanking(MatchedRuns):
             self.match_statement(self.match, None if all(run.has_no_variants for run in self.runs) else self.variant),
             *self.sampling_statements(self.match),
             *self._unranked(),
-            *([] if len(ranking.runs) > 1 else [Statement("nothing_to_rank", "serious")]),
-            Statement("letters", "scope", {"adjustment": ranking.adjustment, "error": 1 - ranking.confidence_level}),
+            Statement("letters", "scope", {"adjustment": ranking.adjustment, "error": 1 - ranking.confidence_level})
+            if len(ranking.runs) > 1
+            else Statement("nothing_to_rank", "serious"),
             *([Statement("corrected_ri", values={"each": ()})] if ranking.metric == CORRECTED else []),
             *settings_statements(self.runs),
             *self.payoff_statements(),

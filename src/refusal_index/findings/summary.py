@@ -18,7 +18,7 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.outcome_table import SAMPLING_COLUMNS, Group
 from refusal_index.data.run_json import UNPRICED, Prices
-from refusal_index.errors import OutcomeTableError, suggestion
+from refusal_index.errors import OutcomeTableError, escape, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.reply_checks import ReplyChecks, reply_caveats
@@ -297,8 +297,8 @@ class Summary:
     sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
 
     def __repr__(self) -> str:
-        sources = dict.fromkeys(f"{variant.model} on {variant.dataset}" for variant in self.variants)
-        return f"Summary({'; '.join(sources)}; {len(self.variants)} prompts)"
+        sources = dict.fromkeys(" on ".join(filter(None, (one.model, one.dataset))) for one in self.variants)
+        return f"Summary({escape('; '.join(sources))}; variants: {len(self.variants)})"
 
     @property
     def has_one_source(self) -> bool:

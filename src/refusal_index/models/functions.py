@@ -140,13 +140,16 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
     try:
         function: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # importing a module can raise anything
+        remedy = "; it must be installed or in the working directory" if isinstance(error, ImportError) else ""
         raise ModelError(
-            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {text_of(error)})"
+            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {text_of(error)}){remedy}"
         ) from error
     for part in path.split("."):
         function = getattr(function, part, None)
     if not callable(function):
-        raise ModelError(f"{argument} {name!r}: expected a function, found {shortened(function)} in {module_name}")
+        raise ModelError(
+            f"{argument} {name!r}: expected a function, found {shortened(function)} in {module_name}; check the name"
+        )
     return functools.partial(function) if inspect.isclass(function) else function
 
 

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from refusal_index.errors import escape
@@ -252,6 +253,7 @@ def title(*parts: str | None) -> str:
 _REASON_PARTS = {
     "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
     "zero_cell:": "no question is ",
+    "constant_difference": "the same difference on every question",
     "forced_not_asked": "no forced pass",
     "nobody_refused": "no refusals",
     "everybody_refused": "only refusals",
@@ -356,7 +358,7 @@ Block = str | Table
 
 
 def to_text(blocks: Iterable[Block]) -> str:
-    r"""Return blocks as plain text, with control characters escaped.
+    r"""Return blocks as plain text of 80 columns, with control characters escaped; indented text stays on one line.
 
     Examples
     --------
@@ -366,10 +368,17 @@ def to_text(blocks: Iterable[Block]) -> str:
     one      1
     b     0.25
     """
-    return "\n".join(
-        "\n\n".join("\n".join(part.lines()) for part in block.parts()) if isinstance(block, Table) else escape(block)
-        for block in blocks
-    )
+    return "\n".join(_text_of(block) for block in blocks)
+
+
+def _text_of(block: Block) -> str:
+    """Return a table in parts, or a paragraph folded to 80 columns, without breaking words such as paths."""
+    if isinstance(block, Table):
+        return "\n\n".join("\n".join(part.lines()) for part in block.parts())
+    text = escape(block)
+    if text.startswith("  "):
+        return text
+    return fill(text, TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def to_html(blocks: Iterable[Block]) -> str:

@@ -82,8 +82,9 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
     ]
     rows = (_plan_row(name, plan, options, by_width=by_width) for name, plan in plans.items())
     yield from ("", Table.from_rows(columns, rows, left=("prompt",)), "")
-    explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
-    yield sentence(Statement("plan_explained", "scope", explained))
+    yield sentence(
+        Statement("plan_explained", "scope", {"by_width": by_width, "difference": options.difference, "slopes": slopes})
+    )
     for name, plan in plans.items():
         for gap in plan.gaps(options):
             yield f"{name}: {sentence(gap)}"
@@ -176,8 +177,8 @@ def decisions_blocks(analysis: SensitivityAnalysis) -> Iterator[Block]:
     level = f"{percent(options.analysis.confidence_level)} interval"
     for position, variant in enumerate(analysis.variants):
         yield from [""] * bool(position)
-        yield title(variant.model, variant.dataset, variant.variant)
-        yield from (sentence(variant.conclusion), "")
+        heading = title(variant.model, variant.dataset, variant.variant)
+        yield from (heading, "", sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
         columns = ("metric", "as scored", "scoring rules", *by_labels)
         yield Table.from_rows(columns, _metric_rows(variant, options.analysis), left=("metric",))

@@ -43,7 +43,8 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
             for result in results
         ),
     )
-    yield from ("", sentence(Statement("results_explained", "scope")))
+    is_pooled = any(len(summary.variants) > 1 for summary in summaries)
+    yield from ("", sentence(Statement("results_explained", "scope", {"is_pooled": is_pooled})))
     serious = [
         summary for summary in summaries if any(doubt.severity == "serious" for doubt in summary_caveats(summary))
     ]

@@ -245,8 +245,7 @@ async def _execute(plan: Plan, progress: bool | Progress) -> RunResults:
             run = await execute(plan, bar)
     else:
         run = await execute(plan, ignore_events if progress is False else progress)
-    errors = {failure.error for failure in run.missing}
-    error = next(iter(errors), None) if len(errors) == 1 and len(run.missing) == run.outcomes.height else None
-    if error is not None and is_function_name(plan.settings.model) and error.startswith(f"{plan.settings.model} "):
-        raise RunFailedError(f"{error}, for every question; {FIX}")
+    errors = [failure.error for failure in run.missing if failure.error.startswith(f"{plan.settings.model} ")]
+    if errors and is_function_name(plan.settings.model) and len(errors) == run.outcomes.height:
+        raise RunFailedError(f"every question failed: {errors[0]}; {FIX}")
     return run

@@ -74,9 +74,10 @@ def compare(*runs: RunSource | Sequence[RunSource], **options: Any) -> PairCompa
 
 
 def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairComparison | ranking.RunRanking:
-    """Compare two runs, or rank them if there are more, or an option of a ranking is given."""
-    if len(runs) > 2 or _ranking_options(analysis):
+    """Compare two runs, or rank them if there are more, or by another metric than RI."""
+    if len(runs) > 2 or analysis.metric != DEFAULT_ANALYSIS.metric:
         return ranking.rank(runs, analysis)
+    refuse_ranking_options(analysis, "two runs without a metric")
     return compare_pair(runs, analysis)
 
 

@@ -91,10 +91,9 @@ def _grader_name(name: str, *, at_server: bool) -> str:
     """Return the name of a model or a function; a grader registered in ``refusal_index.graders`` is a function."""
     if at_server or "/" in name or is_function_name(name):
         return name
-    plugin = entry_points.find("graders", name)
-    if plugin is None:
+    if (plugin := entry_points.find("graders", name)) is None:
         error = unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
-        raise SettingError(f"{error.message}; for a server's own name, add its address with {{grader_base_url}}")
+        raise SettingError(f"{error.message} (for a server's own name, add its address with {{grader_base_url}})")
     return f"{PREFIX}{plugin.value}"
 
 

@@ -142,14 +142,16 @@ def _pilots(pilot: RunSource | Sequence[RunSource], options: PlanOptions) -> tup
     return runs
 
 
-def _expected(*rates: float | None) -> PlanningScenario:
-    refusal_rate, error_rate, refusal_index = rates
+def _expected(refusal_rate: float | None, error_rate: float | None, refusal_index: float | None) -> PlanningScenario:
     if refusal_rate is None or error_rate is None or refusal_index is None:
         raise SettingError(
             "plan: expected a run to plan from, or {refusal_rate}, {error_rate} and {refusal_index} together, for "
             "instance .5, .7 and .4"
         )
-    return PlanningScenario(refusal_rate, error_rate, refusal_index)
+    try:
+        return PlanningScenario(refusal_rate, error_rate, refusal_index)
+    except ValueError as error:
+        raise SettingError(str(error)) from error
 
 
 def _check(options: PlanOptions, *, corrected: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -112,13 +112,16 @@ def score(
     >>> found.correct, found.refused, found.to_force
     (1, 1, 1)
     """
-    paths = [checked_path(path, "file") for path in ([files] if isinstance(files, str | Path) else files)]
+    paths = [
+        checked_path(path, "files")
+        for path in (files if isinstance(files, Sequence | Iterator) and not isinstance(files, str) else [files])
+    ]
     analysis = Analysis.of_options(options)
     asking = {"grader_base_url": grader_base_url, "grader_api_key_env": grader_api_key_env}
     values = {name: value for name, value in asking.items() if value is not None}
     check_asks(grader, values)
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
-        raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
+        raise SettingError(f"files: expected files, or the folder of one run, got {len(paths) or 'none'}")
     reading = ReadOptions(
         *(dict(columns or {}), scorer, refusal, name, dataset),
         words={word.casefold(): meaning for word, meaning in (words or {}).items()},

@@ -73,6 +73,8 @@ def sensitivity(
             f"{{grader_error}}: expected two rates of at least 0 with a sum below 1, got {right:g} and {wrong:g}; are "
             "they percentages?"
         )
+    if choices is not None and choices < 2:
+        raise SettingError(f"{{choices}}: expected at least 2, got {choices}")
     chosen = DecisionOptions(
         labels=None if labels is None else read_labels(checked_path(labels, "labels"), outcomes),
         errors=(right, wrong),

@@ -14,7 +14,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import ASKED_AT, NAMED_BY_SERVER, addresses_in
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import several_addresses
-from refusal_index.models.accounts import address_of
+from refusal_index.models.accounts import account_for, address_of
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import ADDRESS_NOT_GIVEN, SettingError
 from refusal_index.protocol import Role
@@ -94,6 +94,14 @@ def as_in_folder(settings: Settings, before: Mapping[str, Any]) -> Settings:
             raise SettingError(f"{{{name}}}: this run did not ask that model at a server; leave it out")
         urls[name] = ADDRESS_NOT_GIVEN if named and url is None else url
     return replace(settings, servers=replace(given, **urls))
+
+
+def check_addresses(settings: Settings, names: Mapping[Role, str]) -> None:
+    """Raise ModelError if the address of a model is missing that a server named when its run was made."""
+    for role, name in names.items():
+        url = settings.servers.of_role(role).base_url
+        if url == ADDRESS_NOT_GIVEN and engine_of(settings.sending.engine).uses_addresses:
+            account_for(role, name, settings)
 
 
 def record_addresses(folder: RunFolder, store: ReplyStore, settings: Settings, names: Mapping[Role, str]) -> None:

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Middleware
 
 from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 from refusal_index.plugins.almanac.server import listening
 from tests.cli.serving import Server
 from tests.faults.almanac import faulty_app
@@ -52,7 +52,7 @@ def almanac(
     """Serve the embedded models and leave the address in the environment."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
-    app = faulty_app(ModelPool(model_names(), model_folder), RequestLog(log), **options)
+    app = faulty_app(ModelPool(MODEL_NAMES, model_folder), RequestLog(log), **options)
     app.middlewares.extend(middlewares)
     with serve_in_thread(app) as url:
         monkeypatch.setenv(ADDRESS, url)

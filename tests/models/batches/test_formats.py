@@ -22,7 +22,6 @@ from refusal_index.plugins.batches.formats import (
     FORMATS,
     RequestResult,
     ResultError,
-    anthropic_params,
     format_of,
     provider_failure,
     read_result,
@@ -97,7 +96,7 @@ def test_anthropic_requests_omit_unsupported_parameters():
 def test_anthropic_system_message_is_a_separate_field():
     ask = ask_of(placement=Placement.SYSTEM)
     system, user = (one.content for one in ask.request.messages)
-    params = anthropic_params(ask, "any")
+    params = FORMATS["anthropic"].line("", ask, "any")["params"]
     assert (params["system"], params["messages"]) == (system, [{"role": "user", "content": user}])
 
 

@@ -387,8 +387,15 @@ class Batches:
         notes = dict[str, Any]()
         answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)
-        fields = {"batch": batch.id, "custom_id": line.custom_id, **notes}
-        self._log.write(method=line.method, path=line.url, status=answered.status, seconds=seconds, **fields)
+        self._log.write(
+            method=line.method,
+            path=line.url,
+            status=answered.status,
+            seconds=seconds,
+            batch=batch.id,
+            custom_id=line.custom_id,
+            **notes,
+        )
         return answered
 
     def _add(self, identity: str, name: str) -> str | None:

@@ -46,9 +46,9 @@ def serve(
 
 
 def _announce(url: str) -> None:
-    from refusal_index.plugins.almanac.models import model_names
+    from refusal_index.plugins.almanac.models import MODEL_NAMES
 
-    served = ", ".join(f"almanac/{name}" for name in model_names())
+    served = ", ".join(f"almanac/{name}" for name in MODEL_NAMES)
     console.say(f"Serving {served} at {url} (Ctrl-C to stop). In another shell:")
     console.say()
     console.say(f"  refusal-index run --model almanac/base --base-url {url}")
@@ -77,7 +77,7 @@ def run_batch(
 
     from refusal_index.plugins.almanac import ALMANAC, BatchLineError
     from refusal_index.plugins.almanac.chat_api import ModelPool, answer_file, count_requests
-    from refusal_index.plugins.almanac.models import model_folder, model_names
+    from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
     from refusal_index.runs.progress import counting
 
     if output_tmp_dir is not None:
@@ -86,7 +86,7 @@ def run_batch(
         raise console.OptionError(f"--input-file: expected a file of requests, got {input_file}, which is not a file")
     if input_file.resolve() == output_file.resolve():
         raise console.OptionError(f"--output-file: {output_file} is the input file; choose another name")
-    name = console.one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
+    name = console.one_of("--model", model, [f"{ALMANAC}/{name}" for name in MODEL_NAMES]).removeprefix(f"{ALMANAC}/")
     pool = ModelPool([name], model_folder)
     try:
         total = count_requests(input_file)

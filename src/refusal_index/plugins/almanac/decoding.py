@@ -347,7 +347,9 @@ class Decoder:
 
     def step(self) -> None:
         """Generate one token for each sequence in progress."""
-        self._drop_finished()
+        for group in self._groups:
+            group.drop_finished()
+        self._groups = [group for group in self._groups if group.sequences]
         self._join()
         if not self._groups:
             return
@@ -366,11 +368,6 @@ class Decoder:
         rows = iter(np.array(tokens)[:, None])
         for group in self._groups:
             group.pending = [next(rows) for _ in group.sequences]
-
-    def _drop_finished(self) -> None:
-        for group in self._groups:
-            group.drop_finished()
-        self._groups = [group for group in self._groups if group.sequences]
 
     def _join(self) -> None:
         by_prefix: dict[Prefix | None, list[Sequence]] = {}

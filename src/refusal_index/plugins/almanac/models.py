@@ -8,9 +8,9 @@ pins every file, in the format of ``sha256sum``; to update it after a change of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -174,58 +174,51 @@ def read_weights(folder: Path, config: LlamaConfig) -> Weights:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{path}: cannot be read: {error}") from error
-    reader = _Reader(path, tensors)
+    take = partial(_taken, path, tensors)
     hidden = config.hidden_size
-    embedding = reader.take("model.embed_tokens", None, hidden)
-    head = reader.take("lm_head", len(embedding), hidden) if "lm_head.weight" in tensors else embedding
-    gain = reader.take("model.norm", hidden)
+    embedding = take("model.embed_tokens", None, hidden)
+    head = take("lm_head", len(embedding), hidden) if "lm_head.weight" in tensors else embedding
+    gain = take("model.norm", hidden)
     return Weights(
         embedding=embedding,
-        layers=tuple(_layer(reader, f"model.layers.{number}", config) for number in range(config.n_layers)),
+        layers=tuple(_layer(take, f"model.layers.{number}", config) for number in range(config.n_layers)),
         head=_folded([head], gain),
         gain=gain,
     )
 
 
-class _Reader:
-    """Returns tensors by name after checking their shapes."""
-
-    def __init__(self, path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
-        self._path = path
-        self._tensors = tensors
-
-    def take(self, name: str, *shape: int | None) -> FloatArray:
-        """Return the weight `name` as float32; ``None`` in `shape` stands for any size."""
-        tensor = self._tensors.get(f"{name}.weight")
-        if tensor is None:
-            raise ModelFileError(f"{self._path}: tensor '{name}.weight' is missing")
-        if len(tensor.shape) != len(shape) or any(w not in (None, f) for w, f in zip(shape, tensor.shape, strict=True)):
-            raise ModelFileError(f"{self._path}: tensor '{name}.weight' has shape {tensor.shape}, expected {shape}")
-        return tensor.astype(np.float32)
+def _taken(path: Path, tensors: Mapping[str, NDArray[Any]], name: str, *shape: int | None) -> FloatArray:
+    """Return the weight `name` as float32, after checking its shape, in which ``None`` stands for any size."""
+    tensor = tensors.get(f"{name}.weight")
+    if tensor is None:
+        raise ModelFileError(f"{path}: tensor '{name}.weight' is missing")
+    if len(tensor.shape) != len(shape) or any(w not in (None, f) for w, f in zip(shape, tensor.shape, strict=True)):
+        raise ModelFileError(f"{path}: tensor '{name}.weight' has shape {tensor.shape}, expected {shape}")
+    return tensor.astype(np.float32)
 
 
-def _layer(reader: _Reader, name: str, config: LlamaConfig) -> Layer:
+def _layer(take: Callable[..., FloatArray], name: str, config: LlamaConfig) -> Layer:
     hidden = config.hidden_size
     queries = config.n_heads * config.head_size
     keys = config.n_key_heads * config.head_size
-    gate = reader.take(f"{name}.mlp.gate_proj", None, hidden)
+    gate = take(f"{name}.mlp.gate_proj", None, hidden)
     scale = np.float32(1 / np.sqrt(config.head_size))
     return Layer(
         attention_in=_folded(
             [
                 # scale the queries once instead of every attention score
-                reader.take(f"{name}.self_attn.q_proj", queries, hidden) * scale,
-                reader.take(f"{name}.self_attn.k_proj", keys, hidden),
-                reader.take(f"{name}.self_attn.v_proj", keys, hidden),
+                take(f"{name}.self_attn.q_proj", queries, hidden) * scale,
+                take(f"{name}.self_attn.k_proj", keys, hidden),
+                take(f"{name}.self_attn.v_proj", keys, hidden),
             ],
-            reader.take(f"{name}.input_layernorm", hidden),
+            take(f"{name}.input_layernorm", hidden),
         ),
-        attention_out=np.ascontiguousarray(reader.take(f"{name}.self_attn.o_proj", hidden, queries).T),
+        attention_out=np.ascontiguousarray(take(f"{name}.self_attn.o_proj", hidden, queries).T),
         feed_forward_in=_folded(
-            [gate, reader.take(f"{name}.mlp.up_proj", len(gate), hidden)],
-            reader.take(f"{name}.post_attention_layernorm", hidden),
+            [gate, take(f"{name}.mlp.up_proj", len(gate), hidden)],
+            take(f"{name}.post_attention_layernorm", hidden),
         ),
-        feed_forward_out=np.ascontiguousarray(reader.take(f"{name}.mlp.down_proj", hidden, len(gate)).T),
+        feed_forward_out=np.ascontiguousarray(take(f"{name}.mlp.down_proj", hidden, len(gate)).T),
     )
 
 
@@ -260,24 +253,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-_NAMES = ("base", "small", "rash")
+MODEL_NAMES = ("base", "small", "rash")
+"""The names of the embedded models, starting with the default."""
+
 _CHECKSUMS = "SHA256SUMS"
-
-
-def model_names() -> tuple[str, ...]:
-    """Return the names of the embedded models, starting with the default.
-
-    >>> model_names()
-    ('base', 'small', 'rash')
-    """
-    return _NAMES
 
 
 def check_name(name: str) -> None:
     """Raise ModelNotFoundError if no embedded model has this name."""
-    if name not in _NAMES:
+    if name not in MODEL_NAMES:
         raise ModelNotFoundError(
-            f"no embedded model {name!r}; the embedded models are {', '.join(_NAMES)}{suggestion(name, _NAMES)}"
+            f"no embedded model {name!r}; the embedded models are {', '.join(MODEL_NAMES)}"
+            f"{suggestion(name, MODEL_NAMES)}"
         )
 
 

@@ -33,7 +33,7 @@ CONCURRENCY = 64  # enough requests in flight for large batches
 class EmbeddedModels(ModelProvider):
     """The provider of the models that are part of the package."""
 
-    names = models.model_names()
+    names = models.MODEL_NAMES
     notes: Mapping[str, str] = MappingProxyType(
         {
             "base": "knows the frequent facts of the almanac and refuses where it knows less",

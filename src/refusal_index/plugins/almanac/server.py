@@ -40,7 +40,7 @@ from refusal_index.plugins.almanac.chat_api import (
     error_answer,
     refusal,
 )
-from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.models import MODEL_NAMES, model_folder
 
 _notes: ContextVar[dict[str, Any]] = ContextVar("_notes")
 """Fields that the handler of a request adds to its line in the request log."""
@@ -271,7 +271,9 @@ def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> w
 @asynccontextmanager
 async def listening(app: web.Application, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve `app` for the duration of the block and yield its base URL; port 0 chooses a free one."""
-    runner = web.AppRunner(app, access_log=None, logger=_server_log(), handler_cancellation=True, shutdown_timeout=2.0)
+    log = logging.getLogger("aiohttp.server")
+    log.addFilter(_in_one_line)
+    runner = web.AppRunner(app, access_log=None, logger=log, handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=MAX_WAITING).start()
@@ -281,14 +283,8 @@ async def listening(app: web.Application, host: str = "127.0.0.1", port: int = 0
         await runner.cleanup()
 
 
-def _server_log() -> logging.Logger:
-    """Return aiohttp's log, in which a request that is not HTTP is one line instead of a traceback."""
-    log = logging.getLogger("aiohttp.server")
-    log.addFilter(_in_one_line)
-    return log
-
-
 def _in_one_line(record: logging.LogRecord) -> bool:
+    """Make a request that is not HTTP one line of aiohttp's log instead of a traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.msg = f"rejected a request that is not valid HTTP: {_reason(error)}"
@@ -302,7 +298,7 @@ async def serve(host: str, port: int, log_path: Path | None, announce: Callable[
 
     Raises OSError if the server cannot listen on the address or write the log.
     """
-    pool = ModelPool(model_names(), model_folder)
+    pool = ModelPool(MODEL_NAMES, model_folder)
     log = RequestLog(log_path)
     app = create_app(pool, log, any_host=not is_loopback(host))
     stop = asyncio.Event()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import asked_as
-from refusal_index.models.failures import RESUMES, Failure
+from refusal_index.models.failures import FIRST_WAIT, MAX_WAIT, RESUMES, Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError, ModelRequest
 from refusal_index.models.sent import Sent
@@ -30,12 +30,6 @@ from refusal_index.runs.store import ReplyStore, StoreError
 MAX_ROUND = 100_000
 """Maximum number of requests in a round, which is held in memory; executors that need all requests at once ignore it.
 """
-
-FIRST_WAIT = 2.0
-"""Seconds to wait before failed requests are retried; the wait doubles with each round."""
-
-MAX_WAIT = 60.0
-"""Maximum of that wait in seconds."""
 
 
 def models_by_role(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:

@@ -13,6 +13,7 @@ from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.models.accounts import asked_as
 from refusal_index.models.chat_api import (
+    Json,
     chat_body,
     count_in,
     failure_in,
@@ -130,10 +131,12 @@ def provider_failure(error: Any, model: str, status: int | None = None) -> Failu
     return Failure(failure.message, model) if code in PASSING_CODES else failure
 
 
-Json = dict[str, Any]
-
 BAD_REQUEST = 400
 MEGABYTE = 1_000_000
+
+MAX_LINE = 64 << 20
+"""Maximum bytes of a result line, far more than many long replies with log probabilities need."""
+
 MAX_REPLY_TOKENS = 4096  # for graders, where the provider requires a limit
 
 
@@ -177,11 +180,7 @@ def _chat_line(custom_id: str, request: ModelRequest, model: str, provider: str 
 
 
 def _anthropic_line(custom_id: str, request: ModelRequest, model: str) -> Json:
-    return {"custom_id": custom_id, "params": anthropic_params(request, model)}
-
-
-def anthropic_params(request: ModelRequest, model: str) -> Json:
-    """Return the parameters of a request to Anthropic's Messages API.
+    """Return the line of a request to Anthropic's Messages API.
 
     The API has no seed, and since October 2026 it rejects temperature and top-p for every model.
     """
@@ -202,7 +201,7 @@ def anthropic_params(request: ModelRequest, model: str) -> Json:
     elif effort is not None:
         params["thinking"] = {"type": "adaptive"}
         params["output_config"] = {"effort": "low" if effort == "minimal" else effort}
-    return params
+    return {"custom_id": custom_id, "params": params}
 
 
 FORMATS: Mapping[str, Format] = {

@@ -35,7 +35,14 @@ from refusal_index.models.openai_client import NO_KEY, headers_of, leave_out_no_
 from refusal_index.models.redirects import check_redirect
 from refusal_index.models.requests import ModelError, check_certificates
 from refusal_index.models.settings import RequestSettings
-from refusal_index.plugins.batches.formats import RequestResult, format_of, in_batch, provider_failure, read_result
+from refusal_index.plugins.batches.formats import (
+    MAX_LINE,
+    RequestResult,
+    format_of,
+    in_batch,
+    provider_failure,
+    read_result,
+)
 from refusal_index.plugins.batches.journal import Journal, JournalEntry, usable
 from refusal_index.protocol import Role
 from refusal_index.runs.engine import Assignment, RunFailedError
@@ -46,9 +53,6 @@ METADATA = "refusal_index"
 
 CHUNK = 1 << 16
 """Bytes of a download to read at a time."""
-
-MAX_LINE = 64 << 20
-"""Maximum bytes of one result."""
 
 UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batch API is not supported
 ENDED = ("failed", "completed", "expired", "cancelled")

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.data.files import working_folder
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.accounts import Account, account_for, split_name
+from refusal_index.models.accounts import Account, account_for
 from refusal_index.models.chat_api import chat_body
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
 from refusal_index.models.openai_client import CONCURRENCY
@@ -468,14 +468,8 @@ class RayExecutor(FileExecutor):
 
     def sent(self, request: ModelRequest, name: str) -> Sent:
         """Return the decoding settings in the body of a request."""
-        model, provider = self._called(name)
+        provider, model = self._asked_as(name)
         return sent_in(chat_body(request, model, provider))
-
-    def _called(self, name: str) -> tuple[str, str]:
-        """Return a server's or a node's name for a model, and its provider."""
-        account = self._accounts.get(name)
-        provider, model = split_name(name)
-        return (model, provider) if account is None else (account.model, account.provider)
 
     async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
@@ -518,7 +512,8 @@ class RayExecutor(FileExecutor):
         account = self._accounts.get(name)
         options = self._options
         sending = self._settings.sending
-        tables = list(shards_of(requests, options.shard, *self._called(name)))
+        provider, model = self._asked_as(name)
+        tables = list(shards_of(requests, options.shard, model, provider))
         arguments = {
             "name": name,
             "coordinator": self._coordinator,

@@ -24,6 +24,7 @@ from refusal_index.models.sent import Sent
 from refusal_index.models.settings import Servers, SettingError, unknown
 from refusal_index.plugins.batches.formats import (
     FORMATS,
+    MAX_LINE,
     Format,
     RequestResult,
     ResultError,
@@ -45,9 +46,6 @@ from refusal_index.runs.servers import as_in_folder
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from refusal_index.runs.writing import write_results
-
-MAX_LINE = 64 << 20
-"""Maximum bytes of a result line, far more than many long replies with log probabilities need."""
 
 MAX_NAMED = 5  # problems of each kind that are listed
 

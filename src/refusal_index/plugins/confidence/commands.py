@@ -108,15 +108,13 @@ def confidence(
     - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
       states p-ik reads; for a run over HTTP. [default: the run's model]
     """
+    names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
     if penalty is not None or max_error is not None or save is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
-        named = (
-            None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
-        )
-        chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
+        chosen = (None if method == "all" else names, variants, penalty, max_error, confidence_level, seed, prompts)
         _choose_threshold(run, chosen, (cluster, weight), out, save, as_json=json, full=full)
         return
     if add is not None or out is not None or column or name is not None:
@@ -140,17 +138,18 @@ def confidence(
     if list_:
         console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group, weights=weights)))
         return
-    names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
-    options: dict[str, Any] = {
-        "prompts": prompts,
-        "model": model,
-        "grader": grader,
-        "refusal": refusal,
-        "group": group,
-        "layer": layer,
-        "weights": weights,
-    }
-    plan = prepare_confidence(run, names, settings, **options)
+    plan = prepare_confidence(
+        run,
+        names,
+        settings,
+        prompts=prompts,
+        model=model,
+        grader=grader,
+        refusal=refusal,
+        group=group,
+        layer=layer,
+        weights=weights,
+    )
     requests = pending(plan)
     if dry_run:
         console.show(_pending(requests, prices_as_sent(plan.settings)))
@@ -217,8 +216,13 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     yield Table.from_rows(("for", "questions", "requests", "about tokens in", "about grading"), rows, left=("for",))
     cost = prices.cost((tokens, n_least * REPLY_TOKENS), judged)
     without_graders = any(judged) and prices.grader is None
-    values = {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders}
-    yield from _paragraphs(Statement("scores_cost", "scope", values))
+    yield from _paragraphs(
+        Statement(
+            "scores_cost",
+            "scope",
+            {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders},
+        )
+    )
 
 
 def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
@@ -236,8 +240,9 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
     further = f"; also contains scores of {', '.join(others)}" if others else ""
     if plan.weights is not None and Need.STATES in plan.needs:
-        values = {"weights": plan.weights, "model": plan.settings.model}
-        yield from _paragraphs(Statement("other_weights", "note", values))
+        yield from _paragraphs(
+            Statement("other_weights", "note", {"weights": plan.weights, "model": plan.settings.model})
+        )
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 
@@ -346,12 +351,17 @@ def _added_blocks(added: AddedScores) -> Iterator[Block]:
     yield Table.from_rows(
         ("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",)
     )
-    values = {
-        "unknown": added.unknown.height,
-        "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),
-        "by_text": added.by_text,
-        "left_out": listed(added.left_out) if added.left_out else "",
-        "replaced": ", ".join(added.replaced),
-        "assumed": added.assumed,
-    }
-    yield from _paragraphs(Statement("scores_added", "scope", values))
+    yield from _paragraphs(
+        Statement(
+            "scores_added",
+            "scope",
+            {
+                "unknown": added.unknown.height,
+                "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),
+                "by_text": added.by_text,
+                "left_out": listed(added.left_out) if added.left_out else "",
+                "replaced": ", ".join(added.replaced),
+                "assumed": added.assumed,
+            },
+        )
+    )

@@ -197,9 +197,10 @@ def hidden_states(
     states = np.empty((len(prompts), config.num_hidden_layers + 1, config.hidden_size), np.float32)
     for indices in _of_one_length(prompts, batch_size):
         tokens = torch.tensor([prompts[index] for index in indices], device=model.device)
-        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         with torch.inference_mode():
-            layers = model(**inputs, output_hidden_states=True, use_cache=False).hidden_states
+            layers = model(
+                input_ids=tokens, attention_mask=torch.ones_like(tokens), output_hidden_states=True, use_cache=False
+            ).hidden_states
         states[indices] = torch.stack([layer[:, -1] for layer in layers], dim=1).cpu().numpy()
     return states
 

@@ -66,7 +66,7 @@ from refusal_index.runs.model_args import check_model_args_before
 from refusal_index.runs.open_run import Round, execute_rounds
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.servers import record_addresses
+from refusal_index.runs.servers import check_addresses, record_addresses
 from refusal_index.runs.simulation import count_requests
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
@@ -567,6 +567,7 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
     if plan.is_free or not n_most:
         return
     check_code(plan.names, plan.given, plan.folder.path)
+    check_addresses(plan.settings, plan.names)
     with open_store(plan.folder, made=False) as store:
         n_of_run = UsageCounter(store.paid()).usage(plan.prices).requests
     if n_most > n_of_run:

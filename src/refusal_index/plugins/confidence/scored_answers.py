@@ -169,9 +169,10 @@ def _choose(message: str, name: str | None, variants: Sequence[str | None]) -> s
     if (name is None and len(variants) == 1) or (name is not None and name in variants):
         return name or variants[0]
     names = [str(variant) for variant in variants]
+    more = " ('refusal-index confidence RUN --method NAME' adds others)" if message == "method:" else ""
     if name is None:
         raise ConfidenceError(f"{message} name one of {', '.join(names)}")
-    raise ConfidenceError(f"{message} expected one of {', '.join(names)}, got {name!r}{suggestion(name, names)}")
+    raise ConfidenceError(f"{message} expected one of {', '.join(names)}{more}, got {name!r}{suggestion(name, names)}")
 
 
 NEAR = 0.0005

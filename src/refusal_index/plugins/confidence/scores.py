@@ -393,8 +393,12 @@ def method_records(
                     "groups": len(set(groups_or_own(variant_rows["question_id"], evidence.groups))),
                 }
             if Need.STATES in method.needs and evidence.states is not None:
-                more |= {"states": len(ids), "state_size": evidence.states(ids[:1]).shape[2]}
-                more |= {"layer": evidence.layer, "weights": plan.weights}
+                more |= {
+                    "states": len(ids),
+                    "state_size": evidence.states(ids[:1]).shape[2],
+                    "layer": evidence.layer,
+                    "weights": plan.weights,
+                }
             yield MethodRecord(
                 method=method.name,
                 variant=variant,

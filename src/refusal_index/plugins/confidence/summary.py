@@ -216,8 +216,10 @@ class MethodSummary:
             yield Statement("over_topic", values={"difference": self.over_topic})
         replies = self.questions + self.without_score + self.without_grade
         if self.without_score or self.without_grade:
-            values = {"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade}
-            yield Statement("method_left_out", values=values)
+            yield Statement(
+                "method_left_out",
+                values={"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade},
+            )
         if self.questions and too_many_missing(self.asked - replies, self.asked):
             yield Statement("scored_in_part", "serious", {"questions": self.questions, "asked": self.asked})
         count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))

@@ -30,7 +30,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.saving import write_rule
+from refusal_index.plugins.confidence.rule import write_rule
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
@@ -98,8 +98,8 @@ class ThresholdOptions:
         names = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(names) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; a threshold either maximises "
-                "the utility, given the cost of a wrong answer, or limits the share of wrong answers"
+                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; set one: penalty maximises "
+                "the utility, given the cost of a wrong answer, and max_error limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise ConfidenceError(
@@ -219,9 +219,7 @@ class Threshold(Printable):
         weighted = any(table["weight"].null_count() < table.height for table in tables)
         bounded = isinstance(self.selected, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
-        # refused questions without a right answer are never forced, so no threshold is tried on them
-        never_forced = pl.col("refused") & ~pl.col("answerable") & pl.col("forced_reply").is_null()
-        unanswerable = pl.concat([table.filter(never_forced)["question_id"] for table in tables]).n_unique()
+        unanswerable = self._unscored_unanswerable
         same = [
             self.name(point) for point in self.points[1:] if self.rule and point.questions and point.difference is None
         ]
@@ -229,6 +227,7 @@ class Threshold(Printable):
         scale = {"level": self.options.interval_level, "price": self.options.price}
         is_trained = self.answers.is_trained
         on_half = self.answers.is_trained_on_half
+        is_adapted = bool(self.candidates) or self.answers.calibration is not None
         trained = {**self._named, "bounded": bounded, "reason": self.answers.not_trained}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
         adapted = {**self._named, "chosen": bool(self.candidates)}
@@ -238,12 +237,12 @@ class Threshold(Printable):
             else self._choice(self.selected),
             *([self._selection()] if self.candidates else []),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
-            *([Statement("unanswerable_left_out", "serious", {"questions": unanswerable})] if unanswerable else []),
+            *([Statement("unanswerable_left_out", "serious", unanswerable)] if unanswerable["questions"] else []),
             *([Statement("trained_on_both_halves", "serious", trained)] if is_trained and not on_half else []),
             *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
-            *([Statement("judged_where_chosen", "serious", adapted)] if self._judges_where_chosen else []),
+            *([Statement("judged_where_chosen", "serious", adapted)] if is_adapted and bounded and self.rule else []),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
@@ -257,26 +256,37 @@ class Threshold(Printable):
         return to_html(threshold_blocks(self))
 
     @property
-    def _judges_where_chosen(self) -> bool:
-        """Whether the half that evaluates the cut has chosen the method, or calibrated its scores."""
-        is_adapted = bool(self.candidates) or self.answers.calibration is not None
-        return is_adapted and self.options.max_error is not None and self.selected.cut is not None
+    def _unscored_unanswerable(self) -> dict[str, int]:
+        """Number of refused questions without a right answer and without a score, since they are never forced.
+
+        Also, with those of the other half counted as wrong, the number of errors there if everything were answered.
+        """
+        tables = (table.filter("refused", ~pl.col("answerable")) for table in self.run.tables.values())
+        refused = pl.concat([table.select("question_id") for table in tables]).unique()
+        unscored = refused.join(self.answers.usable, on="question_id", how="anti")
+        is_on_other_half = pl.col("question_id").is_in(list(self.halves.second))
+        scored, added = (rows.filter(is_on_other_half) for rows in (self.answers.usable, unscored))
+        wrong = int(scored["wrong"].sum()) + added.height
+        return {"questions": unscored.height, "wrong": wrong, "answered": scored.height + added.height}
 
     def _selection(self) -> Statement:
         """State among which methods the method was chosen, by what, and which were left out."""
         considered = [candidate for candidate in self.candidates if candidate.left_out is None]
-        values = {
-            **self._named,
-            "count": len(considered),
-            "variants": any(candidate.answers.variant for candidate in considered),
-            "questions": self.sizes[0 if self.options.max_error is None else 1],
-            "by_utility": self.options.max_error is None,
-            "left_out": [
-                ([one.answers.name for one in self.candidates if one.left_out == reason], reason)
-                for reason in dict.fromkeys(one.left_out for one in self.candidates if one.left_out is not None)
-            ],
-        }
-        return Statement("method_chosen", "conclusion", values)
+        return Statement(
+            "method_chosen",
+            "conclusion",
+            {
+                **self._named,
+                "count": len(considered),
+                "variants": any(candidate.answers.variant for candidate in considered),
+                "questions": self.sizes[0 if self.options.max_error is None else 1],
+                "by_utility": self.options.max_error is None,
+                "left_out": [
+                    ([one.answers.name for one in self.candidates if one.left_out == reason], reason)
+                    for reason in dict.fromkeys(one.left_out for one in self.candidates if one.left_out is not None)
+                ],
+            },
+        )
 
     @property
     def _named(self) -> dict[str, Any]:
@@ -287,13 +297,26 @@ class Threshold(Printable):
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
     def _choice(self, chosen: stats.UtilityThreshold) -> Statement:
-        first, second = self.sizes
-        values = {"reason": chosen.reason, "penalty": chosen.penalty, "utility": chosen.utility}
-        return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
+        return Statement(
+            "utility_cut",
+            "conclusion",
+            {
+                **self._named,
+                "reason": chosen.reason,
+                "penalty": chosen.penalty,
+                "utility": chosen.utility,
+                "first": self.sizes[0],
+                "second": self.sizes[1],
+            },
+        )
 
     def _bound(self, bound: stats.RiskThreshold) -> Statement:
-        values = {**self._named, "level": self.options.bound_level, "max_error": bound.max_error}
-        values |= {"chosen": bool(self.candidates)}
+        values = {
+            **self._named,
+            "level": self.options.bound_level,
+            "max_error": bound.max_error,
+            "chosen": bool(self.candidates),
+        }
         if bound.cut is not None:
             return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].error_rate})
         if bound.reason == "too_few_questions":
@@ -304,7 +327,6 @@ class Threshold(Printable):
             "errors": first.n_errors,
             "answered": first.n_answered,
             "upper": first.upper_bound,
-            "is_above": first.n_errors > bound.max_error * first.n_answered,
         }
         return Statement("no_error_bound", "conclusion", values)
 
@@ -613,9 +635,18 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
         Table.from_rows(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)),
         "",
     )
-    values = {"questions": result.sizes[1], "price": result.options.price, "level": result.options.interval_level}
-    compared = any(point.difference is not None for point in result.points)
-    yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
+    yield sentence(
+        Statement(
+            "threshold_scale",
+            "scope",
+            {
+                "questions": result.sizes[1],
+                "price": result.options.price,
+                "level": result.options.interval_level,
+                "difference": any(point.difference is not None for point in result.points),
+            },
+        )
+    )
     yield "Add --full for all intervals and differences."
 
 

@@ -171,7 +171,8 @@ def _grades(
 def _read(path: Path) -> EvalLog:
     try:
         if zipfile.is_zipfile(path):
-            check_size(path)
+            with zipfile.ZipFile(check_plain(path.resolve())) as archive:
+                check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
         return read_eval_log(str(path), exclude_fields={"events", "messages", "attachments", "store", "timelines"})
     except Exception as error:  # Inspect passes on all errors of its zip and JSON readers
         raise FirstPassError(
@@ -219,12 +220,6 @@ def _outcome(log: EvalLog, sample: EvalSample) -> dict[str, Any]:
             "unscored_reason": REQUEST_FAILED if sample.error else NOT_GRADED,
         }
     return {**known, **row}
-
-
-def check_size(path: Path) -> None:
-    """Raise ValueError if a log is too large when unpacked."""
-    with zipfile.ZipFile(check_plain(path.resolve())) as archive:
-        check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
 
 
 def _only_scorer(path: Path, scorers: Sequence[str]) -> str:

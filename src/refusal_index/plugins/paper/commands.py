@@ -20,7 +20,7 @@ def paper_prompts(paper: Path, /, out: Annotated[Path, output()]) -> None:
     - `paper` PAPER: LaTeX source of the paper: a file, or a folder of .tex files.
     - `out` DIR: Folder for paper-prompts.toml and paper-grader.toml.
     """
-    from refusal_index.plugins.paper.files import write_files
+    from refusal_index.plugins.paper.prompts import write_files
 
     for line in write_files(paper, out):
         console.say(line)

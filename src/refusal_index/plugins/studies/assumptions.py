@@ -58,13 +58,18 @@ def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Stu
     )
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
-    values = {
-        **inputs.data_values(chosen),
-        "tables": len(tables),
-        "tested": tested["model"].n_unique(),
-        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
-    }
-    return Study(frame, _draw_copulas, _printed_copulas, (*notes, *impossible), values)
+    return Study(
+        frame,
+        _draw_copulas,
+        _printed_copulas,
+        (*notes, *impossible),
+        values={
+            **inputs.data_values(chosen),
+            "tables": len(tables),
+            "tested": tested["model"].n_unique(),
+            "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
+        },
+    )
 
 
 LEAST_REACH = 0.1
@@ -125,8 +130,9 @@ def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
     models = tests["model"].unique(maintain_order=True).to_list()
     heights = [1.9, 0.6 + 0.19 * len(models)] if models else [1.9]
-    shared: dict[str, Any] = {"squeeze": False, "sharex": True, "height_ratios": heights}
-    panels = style.subplots(figure, style.WIDTH * 1.15, sum(heights), len(heights), 1, **shared)[:, 0]
+    panels = style.subplots(
+        figure, style.WIDTH * 1.15, sum(heights), len(heights), 1, squeeze=False, sharex=True, height_ratios=heights
+    )[:, 0]
     panels[-1].set_xticks(range(fits.height), [textwrap.fill(FAMILY_LABELS[family], 10) for family in fits["family"]])
     _draw_fits(panels[0], fits)
     if models:
@@ -145,8 +151,15 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
         axes.plot(x, gap, "o", color=style.INK)
         if row["ties"] is not None:
             text = "all equal" if row["ties"] == 1 else f"{row['ties']:.0%} equal"
-            text_options: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6.5, "color": style.GREY}
-            axes.annotate(text, (x, 1.02), xycoords=("data", "axes fraction"), **text_options)
+            axes.annotate(
+                text,
+                (x, 1.02),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="bottom",
+                fontsize=6.5,
+                color=style.GREY,
+            )
     axes.set_ylim(-1.3 * reach, 0.5 * reach)
     axes.grid(visible=False, axis="x")
     style.few_ticks(axes.yaxis, 4)

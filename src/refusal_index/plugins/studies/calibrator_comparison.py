@@ -65,8 +65,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     # Where the last row is not full, the row above it has labels, too.
     grid += 0.35 if len(looks) % columns else 0.0
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
-    figure.set_size_inches(WIDTH, grid + numbers)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
+    above, below = style.stacked(figure, WIDTH, grid, numbers)
     panels = style.panel_grid(above, labels, columns, ("Score", "Share right"), sharex=True, sharey=True)
     for panel, (method, look) in zip(panels, looks.items(), strict=True):
         bins = curves.filter(part="reliability", method=method)
@@ -96,8 +95,9 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         _draw_index(indices, y, row, style.INK)
     indices.axvline(0, color=style.PALE, zorder=1)
     style.name_rows([indices], [style.safe_text(variant, 12) for variant in variants], 6.5)
-    kinds = {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
-    style.title_with_key(indices, "Refusal Index", kinds)
+    style.title_with_key(
+        indices, "Refusal Index", {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
+    )
 
 
 def _prepare(panel: Axes) -> None:
@@ -109,13 +109,17 @@ def _draw_bins(panel: Axes, bins: pl.DataFrame, look: scores.MethodLook, *, alon
     panel.plot(bins["x"], bins["y"], color=look.colour, linewidth=0.9, linestyle=look.line, zorder=2)
     if alone:
         panel.vlines(bins["x"], bins["low"], bins["high"], color=look.colour, linewidth=0.9, zorder=2)
-        mark: dict[str, Any] = {
-            "marker": look.marker,
-            "color": look.face or look.colour,
-            "edgecolors": look.colour,
-        }
         areas = 8 + 50 * bins["count"] / bins["questions"]
-        panel.scatter(bins["x"], bins["y"], s=areas, zorder=3, clip_on=False, **mark)
+        panel.scatter(
+            bins["x"],
+            bins["y"],
+            s=areas,
+            zorder=3,
+            clip_on=False,
+            marker=look.marker,
+            color=look.face or look.colour,
+            edgecolors=look.colour,
+        )
 
 
 def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
@@ -156,8 +160,9 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
     grid = 0.3 + 1.85 * rows
     numbers = 0.75 + band * len(models)
-    figure.set_size_inches(WIDTH, grid + numbers)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
+    above, below = style.stacked(
+        figure, WIDTH, grid, numbers, "Score; wrong answers passed", "Share right; right passed"
+    )
     names = style.wrapped_names(models, 34)
     titles = [title for model in models for title in (names[model], "")]
     panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
@@ -178,8 +183,6 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
         ):
             _draw_index(indices, height, row, colours[row["variant"]])
     _draw_numbers(area, error, numbered, looks)
-    above.supxlabel("Score; wrong answers passed", fontsize=8)
-    above.supylabel("Share right; right passed", fontsize=8)
     short = style.wrapped_names(models, 28)
     style.name_rows((area, error, indices), [short[model] for model in models], 6)
     indices.set_title("RI")
@@ -221,8 +224,15 @@ def calibrator_comparison(runs: Sequence[RunResults], options: StudyOptions) -> 
         for method in scored.methods:
             area = auroc(method.score, method.right)
             if area.estimate is None:
-                values = {"name": scored.name, "method": label(method.method), "reason": area.reason}
-                notes.append(study_text("calibrator_comparison", "undefined", **values))
+                notes.append(
+                    study_text(
+                        "calibrator_comparison",
+                        "undefined",
+                        name=scored.name,
+                        method=label(method.method),
+                        reason=area.reason,
+                    )
+                )
                 continue
             labels = {"method": method.method, "variant": method.variant, "trained": method.is_trained}
             method_rows += ({**where, **labels, **row} for row in curve_rows(method.score, method.right, options))
@@ -291,18 +301,33 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
     }
     for bin_ in reliability_table(score, right, n_bins=N_BINS, confidence_level=level):
         if bin_.count:
-            point = {"x": bin_.mean_score, "y": bin_.outcome_rate}
-            ends = {"low": bin_.outcome_rate_low, "high": bin_.outcome_rate_high}
-            bin_columns = {"count": bin_.count, "bin_low": bin_.low, "bin_high": bin_.high}
-            yield {"part": "reliability", **point, **ends, **bin_columns, **summary}
+            yield {
+                "part": "reliability",
+                "x": bin_.mean_score,
+                "y": bin_.outcome_rate,
+                "low": bin_.outcome_rate_low,
+                "high": bin_.outcome_rate_high,
+                "count": bin_.count,
+                "bin_low": bin_.low,
+                "bin_high": bin_.high,
+                **summary,
+            }
     quantile = normal_quantile(level)
     n_right = int(right.sum())
     n_wrong = int((~right).sum())
     counts = zip(*(array.tolist() for array in roc_counts(score, right)), strict=True)
     for threshold, hits, count in ((None, 0, 0), *counts):
         low, high = wilson_interval(hits, n_right, quantile)
-        point = {"x": (count - hits) / n_wrong, "y": hits / n_right, "low": low, "high": high}
-        yield {"part": "roc", **point, "count": count, "threshold": threshold, **summary}
+        yield {
+            "part": "roc",
+            "x": (count - hits) / n_wrong,
+            "y": hits / n_right,
+            "low": low,
+            "high": high,
+            "count": count,
+            "threshold": threshold,
+            **summary,
+        }
 
 
 def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -317,8 +342,14 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
             indices[CORRECTED] = corrected
         for method, result in indices.items():
             index = Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
-            labels = {"part": "index", "method": method, "variant": variant or inputs.ALL, "questions": table.n}
-            yield {**labels, "y": index.pop("estimate"), **index}
+            yield {
+                "part": "index",
+                "method": method,
+                "variant": variant or inputs.ALL,
+                "questions": table.n,
+                "y": index.pop("estimate"),
+                **index,
+            }
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

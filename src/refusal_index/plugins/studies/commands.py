@@ -54,7 +54,14 @@ def study(
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.plugins.studies.inputs import known_models
-    from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
+    from refusal_index.plugins.studies.study import (
+        STUDY_NAMES,
+        StudyOptions,
+        study_names,
+        study_spec,
+        study_specs,
+        write_study,
+    )
 
     options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models, without_paper)
     if all_:
@@ -72,7 +79,9 @@ def study(
     if config is not None:
         raise console.OptionError("--config: requires --all, because one study may not need all of the runs; add it")
     if name is None:
-        _print_studies()
+        for spec in study_specs():
+            console.say(spec.name)
+            console.prose(f"{spec.title}. Needs {spec.needs}.", indent=" " * 4)
         return
     if Path(name).exists():
         raise console.OptionError(
@@ -91,15 +100,6 @@ def study(
     _print_made(made, write_study(made, out, kinds), made.notes)
     if readable.left_out:
         raise typer.Exit(console.INCOMPLETE)
-
-
-def _print_studies() -> None:
-    """List all studies and what each needs."""
-    from refusal_index.plugins.studies.study import study_specs
-
-    for spec in study_specs():
-        console.say(spec.name)
-        console.prose(f"{spec.title}. Needs {spec.needs}.", indent=" " * 4)
 
 
 def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:

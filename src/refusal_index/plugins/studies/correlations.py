@@ -30,10 +30,19 @@ from refusal_index.findings.draws import joined_p_answering, p_answering, usable
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
-from refusal_index.plugins.studies.first_passes import asked_of, is_first_pass_alone, without_first_passes
-from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
-from refusal_index.plugins.studies.stability import reliability
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.plugins.studies.regression import SIZE, model_rows, paper_model_rows
+from refusal_index.plugins.studies.stability import MIN_POINTS, reliability
+from refusal_index.plugins.studies.study import (
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    asked_of,
+    is_first_pass_alone,
+    schema,
+    study,
+    study_text,
+    without_first_passes,
+)
 from refusal_index.render.format import UNDEFINED, abridged, number, pvalue
 from refusal_index.stats import Estimate, auroc
 from refusal_index.stats.arguments import FloatArray
@@ -86,9 +95,10 @@ def points_of(
     """
     draws = _most_draws(every)
     points = []
-    single = []
-    undefined = []
-    differing = []
+    single = "no question was drawn twice"
+    undefined = "the AUROC is undefined"
+    differing = "the first pass that was sampled has other settings than the run of both passes"
+    left_out: dict[str, list[str]] = {single: [], undefined: [], differing: []}
     elsewhere: dict[str, list[str]] = {"elsewhere": [], "joined": []}
     for run in runs:
         matrix = outcome_matrix(list(run.tables.values()))
@@ -98,50 +108,49 @@ def points_of(
             shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
             key = (*asked_of(run), variant)
             if key not in draws:
-                single.append(shown)
+                left_out[single].append(shown)
                 continue
             samples = draws[key]
             if samples.matrix is None and (names := _different_settings(samples.run, run)):
-                differing.append(f"{shown} ({', '.join(names)})")
+                left_out[differing].append(f"{shown} ({', '.join(names)})")
                 continue
             scored = _scored(samples, run)
             area = auroc(scored.score, scored.right)
             if area.estimate is None:
-                undefined.append(f"{shown} ({area.reason})")
+                left_out[undefined].append(f"{shown} ({area.reason})")
                 continue
             if samples.run is not run:
                 elsewhere["joined" if samples.matrix is None else "elsewhere"].append(shown)
-            where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            decoding = samples.run.settings.get("decoding") or {}
-            sampled = {
-                "temperature": decoding.get("temperature"),
+            area_estimate = Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))
+            row = {
+                "model": model,
+                "dataset": run.dataset,
+                "variant": scores.variant,
+                "sparse": precision.is_sparse([scores.table]),
+                "temperature": (samples.run.settings.get("decoding") or {}).get("temperature"),
                 "draws": samples.draws,
                 "questions": scored.questions,
                 "drawn_in": samples.run.label,
+                **inputs.with_ends({AREA: area_estimate}),
             }
-            area_columns = inputs.with_ends(
-                {AREA: Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))}
-            )
-            row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
             errors = {
                 name: _by_question(run, matrix.question_ids, by_variant[index])
                 for name, by_variant in influences.items()
             }
             errors[AREA] = _by_question(run, scored.question_ids, auroc_influence(scored.score, scored.right))
             points.append(Point(row, scores.metrics, errors))
-    notes = [
-        *inputs.left_out(f"{len(single):,} left out, since no question was drawn twice", single),
-        *inputs.left_out(f"{len(undefined):,} left out, since the AUROC is undefined", undefined),
-        *inputs.left_out(
-            f"{len(differing):,} left out, since the first pass that was sampled has other settings than the run of "
-            "both passes",
-            differing,
-        ),
-    ]
+    notes = [*inputs.left_out_since(left_out)]
     for name, shown_points in elsewhere.items():
         if shown_points:
-            values = {"count": f"{len(shown_points):,}", "of": f"{len(points):,}", "points": abridged(shown_points)}
-            notes.append(study_text("auroc_correlation", name, **values))
+            notes.append(
+                study_text(
+                    "auroc_correlation",
+                    name,
+                    count=f"{len(shown_points):,}",
+                    of=f"{len(points):,}",
+                    points=abridged(shown_points),
+                )
+            )
     return points, notes
 
 
@@ -195,10 +204,8 @@ def _by_question(run: RunResults, ids: Sequence[str], influence: FloatArray) -> 
     return {(run.dataset, question_id): float(value) for question_id, value in zip(ids, influence, strict=True)}
 
 
-MIN_POINTS = 3
 MIN_MODELS = 4
 FEW_DRAWS = 10
-ROUNDING = 1e-12
 
 
 @study
@@ -223,15 +230,20 @@ def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         side_name = "RI" if side == "first" else "the AUROC"
         notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {side_name}).")
     index_rows = frame.filter(metric=inputs.COMPARED[0])
-    values = {
-        "dataset": inputs.dataset_name(index_rows["dataset"][0]),
-        "temperature": _temperature_text(index_rows["temperature"][0]),
-        "points": index_rows.height,
-        "models": frame["model"].n_unique(),
-        "over_points": "points" in frame["interval_over"],
-        "sparse": index_rows["sparse"].sum(),
-    }
-    return Study(frame, _draw_areas, _printed_areas, notes, values)
+    return Study(
+        frame,
+        _draw_areas,
+        _printed_areas,
+        notes,
+        values={
+            "dataset": inputs.dataset_name(index_rows["dataset"][0]),
+            "temperature": _temperature_text(index_rows["temperature"][0]),
+            "points": index_rows.height,
+            "models": frame["model"].n_unique(),
+            "over_points": "points" in frame["interval_over"],
+            "sparse": index_rows["sparse"].sum(),
+        },
+    )
 
 
 def _temperature_text(temperature: float | None) -> str:
@@ -249,8 +261,16 @@ def _alike(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         f"{row['model']}, {row['dataset']}, {row['variant']} ({_temperature_text(row['temperature'])})"
         for row in (point.row for point in points if point not in kept)
     ]
-    values = {"dataset": inputs.dataset_name(dataset), "temperature": _temperature_text(temperature)}
-    return kept, [study_text("auroc_correlation", "other", **values, count=len(shown), left_out=abridged(shown))]
+    return kept, [
+        study_text(
+            "auroc_correlation",
+            "other",
+            dataset=inputs.dataset_name(dataset),
+            temperature=_temperature_text(temperature),
+            count=len(shown),
+            left_out=abridged(shown),
+        )
+    ]
 
 
 def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -284,8 +304,14 @@ def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> I
     }
     for point in points:
         metric = point.metrics[name]
-        own_columns = {"metric": name, "value": metric.estimate, "low": metric.low, "high": metric.high}
-        yield {**own_columns, **point.row, **shared}
+        yield {
+            "metric": name,
+            "value": metric.estimate,
+            "low": metric.low,
+            "high": metric.high,
+            **point.row,
+            **shared,
+        }
 
 
 def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatArray]:
@@ -327,7 +353,7 @@ def correlation(
         low = None
         high = None
         # Rounding can make a perfect correlation slightly less than 1.
-        if basis and abs(r) <= 1 - ROUNDING:
+        if basis and abs(r) <= 1 - precision.ROUNDING:
             n = n_models if basis == "models" else x.size
             reach = normal_quantile(analysis.confidence_level) / math.sqrt(n - 3)
             reach *= math.sqrt(1 + r**2 / 2) if name == "spearman" else 1
@@ -363,23 +389,28 @@ def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
-    axes = style.subplots(figure, style.WIDTH * 1.25, 4.6, 2, 3, sharey=True)
+    figure.set_size_inches(style.WIDTH * 1.25, 4.6)
+    titles = [METRICS[name].label for name in inputs.COMPARED]
+    panels = style.panel_grid(figure, titles, 3, ("", "AUROC of P(Answering)"), size=8.5, sharey=True)
     models = frame["model"].unique(maintain_order=True).to_list()
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
-    for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
+    looks = style.model_looks(models)
+    for panel, name in zip(panels, inputs.COMPARED, strict=True):
         rows = frame.filter(metric=name)
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
             face = style.PAPER if row["sparse"] else None
-            colour_and_marker = (colours[row["model"]], markers[row["model"]])
-            spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
-            style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
+            style.mark(
+                panel,
+                row["value"],
+                row["auroc"],
+                *looks[row["model"]],
+                face=face,
+                width=0.5,
+                xs=style.ends(row),
+                ys=style.ends(row, "auroc"),
+            )
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
-        panel.set_title(METRICS[name].label)
         style.few_ticks(panel.xaxis, 5)
-    for panel in axes[:, 0]:
-        panel.set_ylabel("AUROC of P(Answering)")
     style.outside_legend(figure, style.model_handles(models))
 
 
@@ -397,7 +428,6 @@ def _correlation_text(row: dict[str, Any]) -> str:
 
 MIN_EXPLAINED = 4
 SHUFFLES = 9_999
-SIZE = "parameters_billion"
 PREDICTORS = {
     "family": "Family",
     SIZE: "Size (logarithm)",
@@ -449,11 +479,22 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = part.sort("share_beyond_chance", descending=True).row(0, named=True)
-        texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * part.height)}
-        note = study_text("index_predictors", "best", **best, **texts, predictors=part.height)
+        note = study_text(
+            "index_predictors",
+            "best",
+            **best,
+            label=PREDICTORS[best["predictor"]],
+            adjusted=min(1.0, best["pvalue"] * part.height),
+            predictors=part.height,
+        )
         notes = (*notes, note)
-    values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
-    return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)
+    return Study(
+        frame,
+        _draw_predictors,
+        style.table(PRINTED_PREDICTORS),
+        notes,
+        values={**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]},
+    )
 
 
 def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed: int) -> Iterator[dict[str, Any]]:
@@ -473,8 +514,14 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
             influence = errors.of_runs(rows["model"].to_list(), INDEX)
             covariance = np.asarray(influence @ influence.T)
         result = reliability(rows[INDEX].to_numpy(), covariance)
-        ceiling = {"ceiling": result.estimate, "ceiling_reason": result.reason}
-        yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
+        yield {
+            "source": source,
+            "predictor": predictor,
+            "models": rows.height,
+            **share,
+            "ceiling": result.estimate,
+            "ceiling_reason": result.reason,
+        }
 
 
 def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:
@@ -520,7 +567,7 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
         # The mean over all permutations is known exactly.
         "shuffled": expected,
         "shuffled_high": float(np.quantile(random, 0.95)),
-        "pvalue": (1 + int(np.count_nonzero(random >= share - ROUNDING))) / (1 + SHUFFLES),
+        "pvalue": (1 + int(np.count_nonzero(random >= share - precision.ROUNDING))) / (1 + SHUFFLES),
         "share_beyond_chance": (share - expected) / (1 - expected),
     }
 

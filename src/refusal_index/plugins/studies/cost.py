@@ -49,8 +49,7 @@ def cost_table(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     if partly.height:
         models = abridged(partly["model"].unique(maintain_order=True).to_list())
         notes.append(study_text("cost_table", "without_graders", models=models))
-    values = {"samples": SAMPLES, "many": frame.height > MAX_LINES}
-    return Study(frame, _draw_cost, _printed_cost, notes, values)
+    return Study(frame, _draw_cost, _printed_cost, notes, values={"samples": SAMPLES, "many": frame.height > MAX_LINES})
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
@@ -110,9 +109,16 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     is_many = frame.height > MAX_LINES
     lines = _of_runs(frame) if is_many else frame.filter(pl.col("variant") != TOTAL)
     measured = lines["requests"].is_not_null().any()
-    widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
-    size = style.WIDTH * 1.2, 1.1 + min(0.2, 9 / lines.height) * lines.height
-    panels = style.subplots(figure, *size, 1, 1 + measured, **widths)[0]
+    panels = style.subplots(
+        figure,
+        style.WIDTH * 1.2,
+        1.1 + min(0.2, 9 / lines.height) * lines.height,
+        1,
+        1 + measured,
+        sharey=True,
+        squeeze=False,
+        width_ratios=(3, 2)[: 1 + measured],
+    )[0]
     left = panels[0]
     right = panels[-1]
     for y, row in enumerate(lines.iter_rows(named=True)):
@@ -153,11 +159,19 @@ def _run_rows(run: RunResults) -> Iterator[dict[str, Any]]:
         questions = first.height
         measured = usage.get(variant)
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
-        row = {"model": run.label, "dataset": run.dataset, "variant": variant or inputs.ALL, "questions": questions}
-        row |= {"draws": outcomes["draw"].n_unique(), "first_answers": outcomes.height}
-        row |= {"forced_answers": outcomes["forced_grade"].count(), "two_pass_answers": two_passes}
-        row |= {"full_two_pass_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
-        yield row | ({**_usage(measured), "unpriced_tokens": measured.unpriced_tokens} if measured else {})
+        yield {
+            "model": run.label,
+            "dataset": run.dataset,
+            "variant": variant or inputs.ALL,
+            "questions": questions,
+            "draws": outcomes["draw"].n_unique(),
+            "first_answers": outcomes.height,
+            "forced_answers": outcomes["forced_grade"].count(),
+            "two_pass_answers": two_passes,
+            "full_two_pass_answers": 2 * questions,
+            "sampling_answers": SAMPLES * questions,
+            **({**_usage(measured), "unpriced_tokens": measured.unpriced_tokens} if measured else {}),
+        }
 
 
 MODEL = "the model"
@@ -237,8 +251,12 @@ def _index_rows(run: RunResults) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return {"requests": usage.requests, **tokens, "cost_usd": usage.cost}
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost,
+    }
 
 
 def estimate_of(record: MethodRecord) -> str:
@@ -303,8 +321,9 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
             heads[index + len(heads)] = names[model]
         heights.append(index + len(heads))
     labels = [style.safe_text(_method_name(row), 30) for row in lines.iter_rows(named=True)]
-    size = style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1)
-    left, right = style.subplots(figure, *size, 1, 2, sharey=True, width_ratios=(3, 2))
+    left, right = style.subplots(
+        figure, style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1), 1, 2, sharey=True, width_ratios=(3, 2)
+    )
     for y, row in zip(heights, lines.iter_rows(named=True), strict=True):
         n = max(1, row["questions"])
         is_own = row["estimate_of"] == MODEL

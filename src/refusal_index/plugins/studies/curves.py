@@ -242,25 +242,25 @@ class OperatingPoint(Result):
         >>> round(low, 3), round(high, 3)
         (0.002, 0.016)
         """
+        intervals.normal_quantile(confidence_level)
+        intervals.checked_resamples(n_resamples)
+        if self.estimate is None:
+            return NO_INTERVAL
         signed_root = partial(_signed_root_regret, penalty=self.penalty)
-        roots = _posterior_interval(self, signed_root, confidence_level, n_resamples, rng)
+        roots = _posterior_interval(self.table, signed_root, confidence_level, n_resamples, rng)
         low, high = (end * end for end in roots)
         return ConfidenceInterval(0.0 if roots.low <= 0 <= roots.high else min(low, high), max(low, high))
 
 
 def _posterior_interval(
-    point: OperatingPoint | RemainingGap,
+    table: ContingencyTable,
     statistic: Callable[..., FloatArray],
     confidence_level: float,
     n_resamples: int,
     rng: intervals.Seed,
 ) -> ConfidenceInterval:
     """Return quantiles of a statistic of the cell probabilities, drawn from the posterior under Jeffreys' prior."""
-    intervals.normal_quantile(confidence_level)
-    intervals.checked_resamples(n_resamples)
-    if point.estimate is None:
-        return NO_INTERVAL
-    shapes = np.array(point.table.counts)[:, np.newaxis] + 0.5
+    shapes = np.array(table.counts)[:, np.newaxis] + 0.5
     cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
     return ConfidenceInterval(*intervals.central_quantiles(statistic(*cells / cells.sum(axis=0)), confidence_level))
 
@@ -381,8 +381,16 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     today = (table.answered_right - price * table.answered_wrong) / table.n
     end = {0.0: "answer_all", 1.0: "refuse_all"}.get(best)
     status: Status = "boundary" if end else result.status
-    values = {"refusal_rate": best, "utility_at_best": value, "utility_today": today}
-    return OperatingPoint(max(value - today, 0.0), status, result.reason or end, **values, penalty=price, table=table)
+    return OperatingPoint(
+        max(value - today, 0.0),
+        status,
+        result.reason or end,
+        refusal_rate=best,
+        utility_at_best=value,
+        utility_today=today,
+        penalty=price,
+        table=table,
+    )
 
 
 def _signed_root_regret(
@@ -396,52 +404,6 @@ def _signed_root_regret(
     regret = utility_at(best, rho, mu, penalty) - (p00 - penalty * p01)
     # At the best point, rounding can make the difference negative.
     return np.asarray(np.sign(refused - best) * np.sqrt(np.maximum(regret, 0.0)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemainingGap(Result):
-    """The remaining gap to perfect decisions if the refusal rate equals the error rate.
-
-    Attributes
-    ----------
-    estimate : float or None
-        Remaining share of the gap between random and perfect refusals: 0 is perfect, 1 chance, more than 1 worse than
-        chance.
-    status : {"ok", "boundary", "undefined"}
-    reason : str or None
-        As in `RefusalIndexResult`.
-    table : ContingencyTable
-    """
-
-    table: ContingencyTable
-
-    def confidence_interval(
-        self, confidence_level: float = 0.95, *, n_resamples: int = intervals.JEFFREYS_DRAWS, rng: intervals.Seed = None
-    ) -> ConfidenceInterval:
-        """Return the confidence interval of `estimate`: posterior quantiles under Jeffreys' prior on the four cells.
-
-        Parameters
-        ----------
-        confidence_level : float in (0, 1), default: 0.95
-        n_resamples : int, default: 10,000
-        rng : int or numpy.random.Generator, optional
-
-        Returns
-        -------
-        ConfidenceInterval
-            Both ends NaN if the gap is undefined.
-
-        Examples
-        --------
-        >>> low, high = remaining_gap(ContingencyTable(710, 30, 210, 50)).confidence_interval(rng=1)
-        >>> round(low, 2), round(high, 2)
-        (0.68, 0.84)
-        """
-
-        def statistic(p11: FloatArray, p10: FloatArray, p01: FloatArray, p00: FloatArray) -> FloatArray:
-            return gap_left(tetrachoric(p11, p10, p01, p00), p11 + p01)
-
-        return _posterior_interval(self, statistic, confidence_level, n_resamples, rng)
 
 
 def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -475,17 +437,28 @@ def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     return np.asarray(np.where(inside, (rate - both) / (rate * (1 - rate)), math.nan))[()]
 
 
-def remaining_gap(table: ContingencyTable) -> RemainingGap:
-    """Return the wrong decisions that a model would make if it refused as often as it errs.
+def remaining_gap(
+    table: ContingencyTable,
+    *,
+    confidence_level: float = 0.95,
+    n_resamples: int = intervals.JEFFREYS_DRAWS,
+    rng: intervals.Seed = None,
+) -> Estimate:
+    """Return the remaining share of the gap between random and perfect refusals if a model refused as often as it errs.
 
     Parameters
     ----------
     table : ContingencyTable
+    confidence_level : float in (0, 1), default: 0.95
+    n_resamples : int, default: 10,000
+        Number of draws from the posterior of the four cells under Jeffreys' prior, whose quantiles are the interval.
+    rng : int or numpy.random.Generator, optional
 
     Returns
     -------
-    RemainingGap
-        All None if the Refusal Index is undefined.
+    Estimate
+        0 is perfect, 1 chance, more than 1 worse than chance. Undefined if the Refusal Index is; its status and reason
+        are those of `RefusalIndexResult`.
 
     References
     ----------
@@ -494,14 +467,20 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
 
     Examples
     --------
-    >>> round(remaining_gap(ContingencyTable(710, 30, 210, 50)).estimate, 3)
-    0.766
+    >>> gap = remaining_gap(ContingencyTable(710, 30, 210, 50), rng=1)
+    >>> round(gap.estimate, 3), round(gap.low, 2), round(gap.high, 2)
+    (0.766, 0.68, 0.84)
     """
     result = intervals.refusal_index(table)
-    mu = table.error_rate
     if result.rho is None:
-        return RemainingGap(None, "undefined", result.reason, table=table)
-    return RemainingGap(float(gap_left(result.rho, mu)), result.status, result.reason, table=table)
+        return Estimate(None, status="undefined", reason=result.reason)
+
+    def statistic(p11: FloatArray, p10: FloatArray, p01: FloatArray, p00: FloatArray) -> FloatArray:
+        return gap_left(tetrachoric(p11, p10, p01, p00), p11 + p01)
+
+    interval = _posterior_interval(table, statistic, confidence_level, n_resamples, rng)
+    left = float(gap_left(result.rho, table.error_rate))
+    return Estimate(left, *interval.or_none(), status=result.status, reason=result.reason)
 
 
 def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -1,8 +1,16 @@
-"""Inputs of studies: runs, their reference variants and metrics, and information about their models.
+"""Inputs of studies: runs, their reference variants and metrics, complete blocks, and information about their models.
 
 The paper's 16 rows [1]_ are shown with runs on SimpleQA, rounded to two digits as printed. They have two
 inconsistencies: the interval of Gemma-3-12B does not contain its Refusal Index, and the weighted scores are those
 with p = 1, whereas the text states 0.2.
+
+**Complete blocks.** Rankings of models under several settings need a value of every model in every setting. A complete
+block is a set of models and a set of settings without a missing cell. Among all of them the one with the most cells is
+used; of several, the one with the most models; of these, the first by name. A block that no setting can be added to has
+the settings that some of the models share. These are found by intersecting the settings of one model after the other.
+They are at most 2^16 if there are 16 models or 16 settings, and in practice few, since models usually miss the same
+settings. Only if there are more, the sets that begin the largest blocks are kept at each step, and the block found may
+not be the largest.
 
 References
 ----------
@@ -12,9 +20,10 @@ References
 
 from __future__ import annotations
 
+import heapq
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -72,14 +81,13 @@ def variant_scores(run: RunResults, options: StudyOptions) -> tuple[VariantScore
 
 def run_index(run: RunResults, options: StudyOptions) -> RunIndex:
     """Estimate the Refusal Index of a run over all its variants."""
-    indices = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
-    defined = [estimate.estimate for estimate in indices if estimate.estimate is not None]
-    mean = fmean(defined) if defined else None
+    scores = variant_scores(run, options)
+    mean = mean_of(scores, INDEX)
     joint = joint_index(list(run.tables.values()), options.analysis)
-    if joint is None:
-        return RunIndex(indices[0], mean, len(defined))
+    if joint is None:  # there is one variant
+        return RunIndex(scores[0].metrics[INDEX], mean, int(mean is not None))
     index, result = joint
-    return RunIndex(index, mean, len(indices) - len(result.left_out))
+    return RunIndex(index, mean, len(scores) - len(result.left_out))
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
@@ -110,6 +118,12 @@ def of_one_dataset(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], 
 def left_out(reason: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return a note that names what was left out and why; none if nothing was."""
     return (f"{reason}: {abridged(names)}.",) if names else ()
+
+
+def left_out_since(names_by_reason: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on what was left out for each reason, which is a clause."""
+    for reason, names in names_by_reason.items():
+        yield from left_out(f"{len(names):,} left out, since {reason}", names)
 
 
 def dataset_name(dataset: str | None) -> str:
@@ -208,15 +222,11 @@ def defined_tables(
             table = table_of(run, variant)
             result = refusal_index(table)
             if result.status == "undefined":
-                undefined.setdefault(result.reason or "", []).append(f"{name}, {variant or ALL}")
+                reason = f"RI is undefined ({reason_text(result.reason)})"
+                undefined.setdefault(reason, []).append(f"{name}, {variant or ALL}")
             else:
                 tables.append(DefinedTable(run, name, variant, table))
-    notes = [
-        note
-        for reason, names in undefined.items()
-        for note in left_out(f"{len(names):,} left out, since RI is undefined ({reason_text(reason)})", names)
-    ]
-    return tables, (*left_out_runs, *notes)
+    return tables, (*left_out_runs, *left_out_since(undefined))
 
 
 def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
@@ -225,6 +235,75 @@ def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
     for name, estimate in estimates.items():
         columns |= {name: estimate.estimate, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return columns
+
+
+MAX_SETS = 2**16
+"""Maximum number of sets of settings up to which the block is the largest."""
+
+
+@dataclass(frozen=True)
+class CompleteBlock:
+    """Models and settings without a missing cell, in the order in which they were given."""
+
+    models: tuple[str, ...]
+    settings: tuple[str, ...]
+    is_largest: bool = True  # whether all blocks were compared
+
+    @property
+    def cells(self) -> int:
+        """The number of models times the number of settings."""
+        return len(self.models) * len(self.settings)
+
+
+def largest_complete_block(
+    settings_of: Mapping[str, Collection[str]],
+    *,
+    least_models: int = 2,
+    least_settings: int = 2,
+    groups: Mapping[str, str] | None = None,
+) -> CompleteBlock | None:
+    """Return the complete block with the most cells, None if none is large enough.
+
+    - `settings_of`: the settings in which each model has a value.
+    - `least_models`, `least_settings`: minimum size of the block.
+    - `groups`: the group of each setting; the block then has a setting of each group.
+
+    >>> block = largest_complete_block({"a": ["x", "y", "z"], "b": ["x", "y"], "c": ["y"]})
+    >>> block.models, block.settings
+    (('a', 'b'), ('x', 'y'))
+    """
+    given = {model: frozenset(settings) for model, settings in settings_of.items()}
+    order = list(dict.fromkeys(setting for settings in settings_of.values() for setting in settings))
+    groups = groups or {}
+    needed = set(groups.values())
+
+    def block_of(settings: frozenset[str]) -> CompleteBlock:
+        """Return the block of some settings and all models that have a value in each of them."""
+        models = tuple(model for model, own in given.items() if settings <= own)
+        return CompleteBlock(models, tuple(setting for setting in order if setting in settings))
+
+    shared: set[frozenset[str]] = set()
+    is_largest = True
+    for own in given.values():
+        shared |= {own, *(own & other for other in shared)}
+        if len(shared) > MAX_SETS:
+            is_largest = False
+            shared = set(
+                heapq.nlargest(MAX_SETS, shared, key=lambda settings: (block_of(settings).cells, sorted(settings)))
+            )
+    blocks = [
+        block
+        for block in map(block_of, shared)
+        if len(block.models) >= least_models
+        and len(block.settings) >= least_settings
+        and needed <= {groups.get(setting) for setting in block.settings}
+    ]
+    if not blocks:
+        return None
+    most = max((block.cells, len(block.models)) for block in blocks)
+    largest = [block for block in blocks if (block.cells, len(block.models)) == most]
+    first = min(largest, key=lambda block: (sorted(block.models), sorted(block.settings)))
+    return replace(first, is_largest=is_largest)
 
 
 PAPER = "paper"

@@ -40,10 +40,18 @@ def point_rows(run: RunResults, options: StudyOptions, panel: str | None = None)
         refused = scores.metrics["refusal_rate"]
         correct = scores.metrics["correct_rate"]
         if refused.estimate is not None:
-            labels = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
-            ends = {"refusal_low": refused.low, "refusal_high": refused.high}
-            ends |= {"correct_low": correct.low, "correct_high": correct.high}
-            yield {**labels, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
+            yield {
+                "kind": "point",
+                "panel": panel,
+                "model": run.label,
+                "variant": scores.variant,
+                "refusal_rate": refused.estimate,
+                "refusal_low": refused.low,
+                "refusal_high": refused.high,
+                "correct_rate": correct.estimate,
+                "correct_low": correct.low,
+                "correct_high": correct.high,
+            }
 
 
 def curve_rows(run: RunResults, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
@@ -113,8 +121,17 @@ def drawn_positions(shown: pl.DataFrame) -> list[tuple[float, float]]:
 
 def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:
     """Draw a point with the intervals of both rates."""
-    spans: dict[str, Any] = {"xs": style.ends(row, "refusal"), "ys": style.ends(row, "correct")}
-    style.mark(axes, row["refusal_rate"], row["correct_rate"], colour, marker, size=size, width=0.9, **spans)
+    style.mark(
+        axes,
+        row["refusal_rate"],
+        row["correct_rate"],
+        colour,
+        marker,
+        size=size,
+        width=0.9,
+        xs=style.ends(row, "refusal"),
+        ys=style.ends(row, "correct"),
+    )
 
 
 def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
@@ -152,8 +169,13 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
         contours += index_contour_rows(chosen[0], options, INDEX, None, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA)])
     paper = frame["kind"].eq("context").any()
-    values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
-    return Study(frame, _draw_planes, style.table(PRINTED_POINTS, kind="point"), notes, values)
+    return Study(
+        frame,
+        _draw_planes,
+        style.table(PRINTED_POINTS, kind="point"),
+        notes,
+        values={**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper},
+    )
 
 
 def view_of(frame: pl.DataFrame) -> View:
@@ -175,39 +197,37 @@ def _around(points: pl.DataFrame, name: str) -> tuple[float, float]:
 
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric, with the same points in each."""
-    panels = style.subplots(figure, style.WIDTH, 4.6, 2, 2, sharex=True, sharey=True)
+    figure.set_size_inches(style.WIDTH, 4.6)
+    metrics = (INDEX, *SCORES)
+    titles = [METRICS[metric].label for metric in metrics]
+    # A single label for the whole figure would overlap the legend.
+    labels = "Refusal rate", "Correct answer rate"
+    panels = style.panel_grid(figure, titles, 2, labels, size=8.5, sharex=True, sharey=True)
     xlim, ylim = view_of(frame)
-    panels[0, 0].set(xlim=xlim, ylim=ylim)
+    panels[0].set(xlim=xlim, ylim=ylim)
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shown = frame.filter(pl.col("kind") != "contour")
     obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
     for score in SCORES:
         obstacles[score] = drawn_positions(shown.filter(pl.col("kind") != "curve"))
-    for axes, panel in zip(panels.flat, (INDEX, *SCORES), strict=True):
-        contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
-        draw_contours(axes, contours, obstacles[panel])
+    for axes, metric in zip(panels, metrics, strict=True):
+        contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == metric))
+        draw_contours(axes, contours, obstacles[metric])
         for row in frame.filter(kind="context").iter_rows(named=True):
             mark_point(axes, row, style.PALE, size=3)
         for row in frame.filter(kind="point").iter_rows(named=True):
-            mark_point(axes, row, colours[row["model"]], markers[row["model"]])
-        axes.set_title(METRICS[panel].label)
+            mark_point(axes, row, *looks[row["model"]])
         levels = [style.short_number(level) for level in contours["level"].unique().sort()]
         axes.set_title(f"grey at {', '.join(levels)}" * bool(levels), loc="right", fontsize=6.5, fontweight="normal")
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
-        draw_curve(panels[0, 0], curve, colours[str(model)])
-    # A single label for the whole figure would overlap the legend.
-    for axes in panels[1]:
-        axes.set_xlabel("Refusal rate")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("Correct answer rate")
+        draw_curve(panels[0], curve, looks[str(model)][0])
     # The names of models include their index.
     indices = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
-    labels = style.short_names(models, 32)
-    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in indices.items()}
-    handles = [*style.model_handles(models, labels), style.handle("equal score", style.PALE, line="-")]
+    names = style.short_names(models, 32)
+    names |= {model: f"{names[model]}, RI {number(level, 2)}" for model, level in indices.items()}
+    handles = [*style.model_handles(models, names), style.handle("equal score", style.PALE, line="-")]
     if frame["kind"].eq("context").any():
         handles.append(style.handle("the paper's models", style.PALE, "o", markersize=3))
     style.outside_legend(figure, handles)
@@ -257,9 +277,6 @@ def _levels_in_view(score: curves.ScoreName, view: View, p: float) -> list[float
 
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
-COLUMNS = 3
-MANY_COLUMNS = 4
-"""Panels in a row, and with more than two such rows."""
 
 
 @study
@@ -268,35 +285,38 @@ def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     chosen, notes = inputs.of_one_dataset(runs)
     rows: list[dict[str, Any]] = []
     for run in chosen:
-        rows += point_rows(run, options, run.label)
-        rows += curve_rows(run, options, run.label)
+        rows += (*point_rows(run, options, run.label), *curve_rows(run, options, run.label))
         rows += index_contour_rows(run, options, run.label, run.label, LEVELS)
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA)
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
     levels = ", ".join(f"{level:g}" for level in LEVELS)
-    values = {**inputs.data_values(chosen), "levels": levels}
-    return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, values)
+    return Study(
+        frame,
+        _draw_iso_curves,
+        style.table(PRINTED_POINTS, kind="point"),
+        notes,
+        values={**inputs.data_values(chosen), "levels": levels},
+    )
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the panels, three in a row, each with its own scale."""
     models = frame["panel"].unique(maintain_order=True).to_list()
-    columns = min(MANY_COLUMNS if len(models) > 2 * COLUMNS else COLUMNS, len(models))
-    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
+    columns = style.panels_a_row(len(models))
+    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / style.PANELS_A_ROW)
     figure.set_size_inches(width, 0.35 + 2.1 * math.ceil(len(models) / columns))
     names = style.short_names(models, 21)
     levels = dict(frame.filter(kind="curve").select("panel", "level").iter_rows())
     indices = {model: number(level, 2) for model, level in levels.items()}
     titles = [f"{names[model]}\nRI {indices[model]}" if model in indices else names[model] for model in models]
-    panels = style.panel_grid(figure, titles, columns, ("Refusal rate", ""), sharex=True)
+    panels = style.panel_grid(figure, titles, columns, ("Refusal rate", "Correct answer rate"), sharex=True)
     variants = frame.filter(kind="point")["variant"].unique(maintain_order=True).to_list()
     for axes, model in zip(panels, models, strict=True):
         axes.title.set_fontsize(7)
         _draw_panel(axes, frame.filter(pl.col("panel") == model), variants)
-    for axes in panels[::columns]:
-        axes.set_ylabel("Correct answer rate")
-    style.outside_legend(figure, style.variant_handles(variants))
+    looks = style.variant_looks(variants)
+    style.outside_legend(figure, [style.handle(style.safe_text(name, 24), *look) for name, look in looks.items()])
 
 
 def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> None:
@@ -312,10 +332,9 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> Non
     contours = frame.filter(pl.col("kind") == "contour")
     draw_contours(axes, contours, drawn_positions(pl.concat([curve, points])), margin=0.05)
     draw_curve(axes, curve, style.INK)
-    colours = style.variant_colours(variants)
-    markers = style.variant_markers(variants)
+    looks = style.variant_looks(variants)
     for row in points.iter_rows(named=True):
-        mark_point(axes, row, colours[row["variant"]], markers[row["variant"]], size=5)
+        mark_point(axes, row, *looks[row["variant"]], size=5)
     axes.grid(visible=False)
 
 
@@ -362,8 +381,15 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
     for refused, correct, *ends in points:
         low, high = stats.ConfidenceInterval(*ends).or_none()
-        rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
-        yield {"part": "curve", "status": curve.status, "reason": curve.reason, **rates}
+        yield {
+            "part": "curve",
+            "refusal_rate": refused,
+            "correct_rate": correct,
+            "correct_rate_low": low,
+            "correct_rate_high": high,
+            "status": curve.status,
+            "reason": curve.reason,
+        }
     yield _observed("today", table, options)
     for penalty in PENALTIES:
         yield _best(table, penalty, options)
@@ -373,9 +399,8 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     index = stats.omniscience_index(table, confidence_level=level)
     for metric in (index, *curves.abstention_metrics(table, confidence_level=level)):
         yield {"part": "metric", "name": metric.name, **metric.to_document()}
-    gap = curves.remaining_gap(table)
-    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.analysis.seed)).to_document()
-    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
+    gap = curves.remaining_gap(table, confidence_level=level, rng=options.analysis.seed)
+    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **gap.to_document()}
 
 
 def _observed(part: str, table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:
@@ -416,12 +441,12 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, COLUMNS if keys.height <= 2 * COLUMNS else MANY_COLUMNS)
-    is_crowded = columns > COLUMNS
+    columns = style.panels_a_row(keys.height)
+    is_crowded = columns > style.PANELS_A_ROW
     planes = (1.7 if is_crowded else 2.3) * math.ceil(keys.height / columns)
     regrets = 0.9 + (0.2 if is_crowded else 0.3) * keys.height
-    figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
+    width = style.WIDTH * min(max(0.8, 0.42 * columns), 1.4)
+    above, below = style.stacked(figure, width, planes, regrets, "Refusal rate", "Correct rate")
     names = style.short_names(keys["model"].to_list(), 28)
     titles = [names[model] for model in keys["model"]]
     panels = style.panel_grid(above, titles, columns, size=6.5, sharex=True, sharey=True)
@@ -429,8 +454,6 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_plane(panel, part)
     # The panels share an axis, so its limit must be set after all of them are drawn.
     panels[0].set_ylim(bottom=-0.02)
-    above.supxlabel("Refusal rate", fontsize=8)
-    above.supylabel("Correct rate", fontsize=8)
     _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
 
 
@@ -452,8 +475,18 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
 
 
 def _mark_best(axes: Axes, x: float | None, y: float | None, penalty: float, xs: style.Ends | None = None) -> None:
-    mark_options: dict[str, Any] = {"face": style.PAPER, "size": 5, "width": 1, "zorder": 5}
-    style.mark(axes, x, y, _PENALTY_COLOURS[penalty], _PENALTY_MARKERS[penalty], xs=xs, **mark_options)
+    style.mark(
+        axes,
+        x,
+        y,
+        _PENALTY_COLOURS[penalty],
+        _PENALTY_MARKERS[penalty],
+        xs=xs,
+        face=style.PAPER,
+        size=5,
+        width=1,
+        zorder=5,
+    )
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:

@@ -262,9 +262,6 @@ NEAR_ZERO = "near_zero"
 """Reason: the metric's interval includes 0, so that a ratio to it is meaningless."""
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
-_PANELS_A_ROW = 3
-_MANY_PANELS_A_ROW = 4
-"""Panels in a row, and with more than two such rows."""
 
 
 @study
@@ -286,8 +283,7 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
             problems.setdefault(problem, []).append(f"{name}, {variant or inputs.ALL}")
         else:
             sources.append(source)
-    for problem, names in problems.items():
-        notes = (*notes, *inputs.left_out(f"{len(names):,} left out, since {problem}", names))
+    notes = (*notes, *inputs.left_out_since(problems))
     if not sources:
         raise NotPossibleError(notes=notes)
     rows: list[dict[str, Any]] = []
@@ -301,12 +297,16 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         counts = {row["metric"]: row["questions_for_cv_10"] for row in new_rows}
         texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
-    kinds = {"dataset": pl.String, "reason": pl.String}
-    frame = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+    frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String, "reason": pl.String}, infer_schema_length=None)
     if near_zero:
         notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
-    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
-    return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
+    return Study(
+        frame,
+        _draw_sample_size,
+        _printed_sample_size,
+        notes,
+        values={"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)},
+    )
 
 
 def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[dict[str, Any]]:
@@ -390,10 +390,9 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per run: the coefficient of variation against the number of questions, both axes logarithmic."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    is_crowded = keys.height > 2 * _PANELS_A_ROW
-    columns = min(keys.height, _MANY_PANELS_A_ROW if is_crowded else _PANELS_A_ROW)
-    rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + (2.0 if is_crowded else 2.3) * rows)
+    columns = style.panels_a_row(keys.height)
+    height = (2.0 if columns > style.PANELS_A_ROW else 2.3) * math.ceil(keys.height / columns)
+    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + height)
     names = style.short_names(keys["model"].to_list(), 28)
     titles = [f"{names[model]}\n{style.safe_text(variant, 24)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.
@@ -414,8 +413,14 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
     missing = [METRICS[name].label for name in rows.filter(reason=NEAR_ZERO)["metric"].unique(maintain_order=True)]
     if missing:
-        place: dict[str, Any] = {"xycoords": "axes fraction", "va": "top", "fontsize": 6.5, "color": style.GREY}
-        axes.annotate(f"{', '.join(missing)} cannot be estimated", (0.02, 0.98), **place)
+        axes.annotate(
+            f"{', '.join(missing)} cannot be estimated",
+            (0.02, 0.98),
+            xycoords="axes fraction",
+            va="top",
+            fontsize=6.5,
+            color=style.GREY,
+        )
     for name in COMPARED:
         part = rows.filter(metric=name).drop_nulls("cv")
         colour = _COLOURS[name]

@@ -72,13 +72,14 @@ def ratio_rows(
             undefined = np.full(squares.shape, np.nan)
             ratios = np.divide(_mean_square(resampled[INDEX]), squares, out=undefined, where=squares > 0)
             low, high = _basic(square, ratios, analysis)
-            ends = {
+            yield {
+                "model": RATIO,
+                "metric": name,
+                "p": inputs.PAPER_P if name == WEIGHTED else None,
                 "ratio": float(observed[INDEX].mean() / observed[name].mean()),
                 "ratio_low": low,
                 "ratio_high": high,
             }
-            p = inputs.PAPER_P if name == WEIGHTED else None
-            yield {"model": RATIO, "metric": name, "p": p, **ends}
 
 
 def _basic(square: float, draws: FloatArray, analysis: Analysis) -> tuple[float | None, float | None]:
@@ -155,12 +156,19 @@ def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         texts.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
     if texts:
         others = [run.label for run in repeated if run.label not in compared]
-        values = {"ratios": "; ".join(texts), "models": len(compared), "others": others}
-        notes = (*notes, study_text("score_variability", "ratio", **values))
+        notes = (
+            *notes,
+            study_text("score_variability", "ratio", ratios="; ".join(texts), models=len(compared), others=others),
+        )
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     marked = frame.filter(_IS_OF_MODEL, ~IS_AVERAGED).height > 0
-    values = {**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}", "marked": marked}
-    return Study(frame, _draw_variability, _printed_variability, notes, values)
+    return Study(
+        frame,
+        _draw_variability,
+        _printed_variability,
+        notes,
+        values={**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}", "marked": marked},
+    )
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
@@ -241,8 +249,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     models = frame.filter(_IS_OF_MODEL)["model"].unique(maintain_order=True).to_list()
     height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
     left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
     for axes, name, short in ((left, "delta_signed", "delta"), (right, "cv", "cv")):
@@ -259,12 +266,12 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
             if row["models"] is not None:
                 axes.plot([x] * 2, [row_y - 0.36, row_y + 0.36], color=style.INK, linewidth=1.2, zorder=3)
                 continue
-            colour = colours[row["model"]]
+            colour, marker = looks[row["model"]]
             y = row_y + shifts[row["model"]]
             xs = style.ends(row, short)
             inside = low <= x <= high
             face = None if row["is_averaged"] else style.PAPER
-            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5, face=face)
+            style.mark(axes, x if inside else None, y, colour, marker, xs=xs, size=3.5, face=face)
             if not inside:  # an arrow at the end of the axis
                 end, arrow = (low, "<") if x < low else (high, ">")
                 style.mark(axes, end, y, colour, arrow, size=4.5, face=face, clip_on=False)

@@ -33,8 +33,7 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
-from refusal_index.plugins.studies.inputs import COMPARED
+from refusal_index.plugins.studies.inputs import COMPARED, CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
 
@@ -172,15 +171,23 @@ def _block_notes(name: str, block: CompleteBlock, cells: Cells, models: Sequence
     others = [model for model in models if model not in block.models]
     if not settings and not others:
         return
-    values = {"models": len(block.models), "settings": len(block.settings), "is_largest": block.is_largest}
-    values |= {"all_models": len(models), "all_settings": len(cells), "every_dataset": name == EVERY_DATASET}
-    yield study_text("ranking_stability", "block", **values)
-    problems = {setting: _why_left_out(cells[setting], block.models) for setting in settings}
-    for problem, names in _grouped(problems).items():
-        yield study_text("ranking_stability", "left_out", kind="setting", names=names, problem=problem)
-    problems = {model: _why_model_is_left_out(model, cells, block.settings) for model in others}
-    for problem, names in _grouped(problems).items():
-        yield study_text("ranking_stability", "left_out", kind="model", names=names, problem=problem)
+    yield study_text(
+        "ranking_stability",
+        "block",
+        models=len(block.models),
+        settings=len(block.settings),
+        is_largest=block.is_largest,
+        all_models=len(models),
+        all_settings=len(cells),
+        every_dataset=name == EVERY_DATASET,
+    )
+    problems = {
+        "setting": {setting: _why_left_out(cells[setting], block.models) for setting in settings},
+        "model": {model: _why_model_is_left_out(model, cells, block.settings) for model in others},
+    }
+    for kind, of_kind in problems.items():
+        for problem, names in _grouped(of_kind).items():
+            yield study_text("ranking_stability", "left_out", kind=kind, names=names, problem=problem)
 
 
 def _grouped(problems: Mapping[str, str]) -> dict[str, list[str]]:
@@ -218,10 +225,11 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
     - `scores`: values by metric, shape (settings, models), including `correct_rate` and `refusal_rate`.
     - `seed`: seed of the random rankings.
     """
-    effects = scores["correct_rate"], scores["refusal_rate"]
     rows: list[dict[str, Any]] = []
     for (name, matrix), fit_over in itertools.product(scores.items(), FIT_OVER):
-        new_rows = stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)
+        new_rows = stability.ranking_stability(
+            matrix, scores["correct_rate"], scores["refusal_rate"], fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed
+        )
         # Without removed effects there is no regression.
         rows += ({"metric": name, **row} for row in new_rows if row["fit_over"] or fit_over == FIT_OVER[0])
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -301,8 +309,9 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw for each block a row of panels for W and one for winner entropy, with a column per removed effect."""
     blocks = _each_block(frame)
     rows = [(block, statistic) for block in blocks for statistic in _STATISTICS]
-    shape = len(rows), len(REMOVED_LABELS)
-    axes = style.subplots(figure, style.WIDTH * 1.25, 2.15 * len(rows), *shape, sharex=True, sharey=True)
+    axes = style.subplots(
+        figure, style.WIDTH * 1.25, 2.15 * len(rows), len(rows), len(REMOVED_LABELS), sharex=True, sharey=True
+    )
     names = frame["metric"].unique(maintain_order=True).to_list()
     for panels, (block, statistic) in zip(axes, rows, strict=True):
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
@@ -365,8 +374,13 @@ def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Stud
             variants=pl.String,
         ),
     )
-    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)}
-    return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
+    return Study(
+        frame,
+        _draw_ties,
+        style.table(PRINTED_TIES, part="model"),
+        notes,
+        values={"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS // len(by_dataset)},
+    )
 
 
 def _ranked(
@@ -414,21 +428,33 @@ def _ranked(
     places = {name: place for place, name in enumerate(whole)}
     for position, run in [*enumerate(ranked.ranking.runs, 1), *((None, run) for run in ranked.ranking.unranked)]:
         columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
-        labels = {"place": position, "run": places[names[run.row]], "model": names[run.row]}
-        rows.append({"part": "model", **labels, "drawn": True, **columns})
+        model = names[run.row]
+        rows.append(
+            {"part": "model", "place": position, "run": places[model], "model": model, "drawn": True, **columns}
+        )
     for name in whole:
         if name not in block.models:
-            labels = {"run": places[name], "model": name, "drawn": True, "letters": ""}
-            rows.append({"part": "model", **labels, **_why_unranked(results[name], block.settings)})
+            why = _why_unranked(results[name], block.settings)
+            rows.append({"part": "model", "run": places[name], "model": name, "drawn": True, "letters": "", **why})
     best = ranked.ranking.runs[0].row if ranked.ranking.runs else None
     pairs = ranked.ranking.pairs
     for pair in pairs:
         low, high = pair.simultaneous_interval
-        labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
-        is_drawn = len(pairs) <= max_pairs or best in (pair.first, pair.second)
-        numbers = {"estimate": pair.estimate, "low": low, "high": high}
-        numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
-        rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
+        rows.append(
+            {
+                "part": "difference",
+                "model": names[pair.first],
+                "other_model": names[pair.second],
+                "estimate": pair.estimate,
+                "low": low,
+                "high": high,
+                "letters": "",
+                "pvalue": pair.pvalue,
+                "pvalue_max_t": pair.pvalue_max_t,
+                "drawn": len(pairs) <= max_pairs or best in (pair.first, pair.second),
+                "status": "ok",
+            }
+        )
     return [{**common, **row} for row in rows], tuple(notes)
 
 
@@ -484,8 +510,9 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
     height = 0.8 + min(0.24, 8.0 / sum(heights)) * sum(heights) + 0.4 * len(parts)
-    ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [1.3, 1]}
-    axes = style.subplots(figure, style.WIDTH * 1.25, height, len(parts), 2, **ratios)
+    axes = style.subplots(
+        figure, style.WIDTH * 1.25, height, len(parts), 2, squeeze=False, height_ratios=heights, width_ratios=[1.3, 1]
+    )
     # In the order of the runs, so that a model has the same colour in all panels and figures.
     colours = style.model_colours([model for part in parts for model in part.filter(part="model").sort("run")["model"]])
     for (left, right), part in zip(axes, parts, strict=True):

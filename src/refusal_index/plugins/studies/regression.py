@@ -20,12 +20,9 @@ from refusal_index.data.published import paper_rows
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
-from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
+from refusal_index.plugins.studies.stability import MIN_POINTS, DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import MARK, NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
-
-MIN_POINTS = 3
-"""Minimum number of points: two always lie on a line."""
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
@@ -164,9 +161,15 @@ def regression_note(row: Mapping[str, Any], against: str, sparse: Sequence[str] 
     - `sparse`: the models that the regression leaves out.
     """
     side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
-    names = {"side": "the index" if side == "first" else "the other side", "why": why.replace("_", " ")}
     return study_text(
-        "shared", "regression", **row, **names, against=against, left_out=abridged(sparse), n_left_out=len(sparse)
+        "shared",
+        "regression",
+        **row,
+        side="the index" if side == "first" else "the other side",
+        why=why.replace("_", " "),
+        against=against,
+        left_out=abridged(sparse),
+        n_left_out=len(sparse),
     )
 
 
@@ -217,10 +220,8 @@ def model_looks(frame: pl.DataFrame) -> Looks:
         n_alike = sum(other == colour for other, _ in looks.values())
         looks[owner] = (colour, style.MARKERS[n_alike % len(style.MARKERS)])
     if len(set(looks.values())) < len(looks):
-        places = {owner: str(place) for place, owner in enumerate(looks)}
-        colours = style.model_colours(list(places.values()))
-        markers = style.model_markers(list(places.values()))
-        looks = {owner: (colours[place], markers[place]) for owner, place in places.items()}
+        places = list(map(str, range(len(looks))))
+        looks = dict(zip(looks, style.model_looks(places).values(), strict=True))
     return {key: looks[owner] for key, owner in owners.items()}
 
 
@@ -258,20 +259,26 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_col
         if line.height:
             axes.plot(line[x], line["fitted"], color=colour, linewidth=1.0, zorder=1)
         if line.height and line["points"][0] > MIN_POINTS:
-            band = (line["fitted_low"], line["fitted_high"])
-            axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
+            axes.fill_between(
+                line[x], line["fitted_low"], line["fitted_high"], color=colour, alpha=0.12, linewidth=0, zorder=0.5
+            )
     # Runs are drawn over the paper's models.
     for row in frame.sort(pl.col("source") == inputs.RUN, maintain_order=True).iter_rows(named=True):
         colour, marker = looks[row["source"], row["model"]]
         is_run = row["source"] == inputs.RUN
-        mark_options: dict[str, Any] = {
-            "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
-            "ys": style.ends(row),
-            "size": 5.0 if is_run else 4.0,
-            "face": style.PAPER if row["sparse"] else None,
-        }
         shown = colour if is_run else style.pale(colour)
-        style.mark(axes, row[x_column or x], row["refusal_index"], shown, marker, width=0.9, **mark_options)
+        style.mark(
+            axes,
+            row[x_column or x],
+            row["refusal_index"],
+            shown,
+            marker,
+            width=0.9,
+            xs=(row.get(f"{x}_low"), row.get(f"{x}_high")),
+            ys=style.ends(row),
+            size=5.0 if is_run else 4.0,
+            face=style.PAPER if row["sparse"] else None,
+        )
 
 
 def scatter_legend(figure: Figure, frame: pl.DataFrame, looks: Looks) -> None:
@@ -326,8 +333,14 @@ def model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tu
 def paper_model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
     for row in inputs.paper_context(runs, options).iter_rows(named=True):
-        index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
-        yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
+        yield {
+            **row,
+            "low": row["refusal_index_low"],
+            "high": row["refusal_index_high"],
+            "source": inputs.PAPER,
+            "mean_refusal_index": row["refusal_index"],
+            "sparse": False,
+        }
 
 
 AXIS_LABELS = {
@@ -359,8 +372,13 @@ def index_and_accuracy(runs: Sequence[RunResults], options: StudyOptions) -> Stu
     above = (pl.col("refusal_index") > pl.col("fitted")).alias("above_line")
     frame = lined.with_columns(above).sort(ordered, maintain_order=True)
     notes = (*notes, *regression_notes(frame, ("metric", "source"), {name: METRICS[name].label for name in RATES}))
-    values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
-    return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
+    return Study(
+        frame,
+        _draw_accuracy,
+        _printed_accuracy,
+        notes,
+        values={**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)},
+    )
 
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
@@ -380,8 +398,6 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 _STATISTICS = {"spearman": "Rank correlation", "r_squared": "R squared", "r_squared_ceiling": "Ceiling of R squared"}
-DIGITS = 2
-"""Decimals of the printed tables, as in the paper."""
 
 
 def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
@@ -396,7 +412,7 @@ def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
             first = of_model.row(0, named=True)
             row = {**heading, "Model": model, "Family": first["family"], "RI": _index_cell(first)}
             for rate in of_model.iter_rows(named=True):
-                cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=DIGITS)
+                cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=style.DIGITS)
                 row[METRICS[rate["metric"]].label] = (
                     cell + {True: ", above", False: ", below", None: ""}[rate["above_line"]]
                 )
@@ -415,7 +431,7 @@ def _heading(source: object) -> str:
 
 
 def _index_cell(row: Mapping[str, Any]) -> str:
-    return with_interval(row["refusal_index"], row["low"], row["high"], digits=DIGITS)
+    return with_interval(row["refusal_index"], row["low"], row["high"], digits=style.DIGITS)
 
 
 def _runs_first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -426,8 +442,13 @@ def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[di
     """Yield a row for each of the paper's models and each run, and each rate that is defined."""
     for row in paper_model_rows(runs, options):
         for metric in RATES:
-            ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
-            yield {**row, "metric": metric, "value": row[metric], **ends}
+            yield {
+                **row,
+                "metric": metric,
+                "value": row[metric],
+                "value_low": row[f"{metric}_low"],
+                "value_high": row[f"{metric}_high"],
+            }
     for run, row in model_rows(runs, options):
         scores = inputs.variant_scores(run, options)
         resampled = precision.resampled_metrics(run, options) if len(scores) > 1 else {}
@@ -474,8 +495,13 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     lined = with_regression(frame, SIZE, errors, columns=("source",), options=options, logarithmic=True)
     frame = side_by_side(lined)
     notes = (*notes, *regression_notes(frame, ("source",), "the logarithm of size"))
-    values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
-    return Study(frame, _draw_size, _printed_size, notes, values)
+    return Study(
+        frame,
+        _draw_size,
+        _printed_size,
+        notes,
+        values={**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)},
+    )
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
@@ -529,7 +555,7 @@ PRINTED_SIZE: Mapping[str, str | style.Cell] = {
     "Family": "family",
     "Parameters": lambda row: size_text(row[SIZE]),
     "RI": _index_cell,
-    "Line": style.fixed("fitted", DIGITS),
+    "Line": style.fixed("fitted", style.DIGITS),
 }
 
 

@@ -39,7 +39,6 @@ UNKNOWN = "not known"
 """Verdicts on the refusal rate relative to the optimal one, by the interval of the difference."""
 
 _NAMED = re.compile(r"t(\d{1,2})")
-_PANELS_A_ROW = 3
 _OWN = style.INK
 _BEST = style.MODEL_COLOURS[1]
 
@@ -64,14 +63,20 @@ def response_to_penalty(runs: Sequence[RunResults], options: StudyOptions) -> St
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         new_rows = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
-        values = {"name": name, "repeated": repeated, **_response_values(new_rows)}
-        notes.append(study_text("response_to_penalty", "response", **values))
+        notes.append(
+            study_text("response_to_penalty", "response", name=name, repeated=repeated, **_response_values(new_rows))
+        )
         rows += new_rows
     frame = pl.DataFrame(rows, schema=RESPONSE_SCHEMA)
     counts = sorted(frame.filter(part="target")["questions"].to_list())
     questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
-    values = {"questions": questions, "scores": "threshold" in frame["part"]}
-    return Study(frame, _draw_response, printed_response, notes, values)
+    return Study(
+        frame,
+        _draw_response,
+        printed_response,
+        notes,
+        values={"questions": questions, "scores": "threshold" in frame["part"]},
+    )
 
 
 def targets_of(run: RunResults) -> dict[str, float]:
@@ -100,8 +105,12 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
     response = curves.response_to_penalty(
         refused, wrong, stated, scored, confidence_level=level, rng=options.analysis.seed
     )
-    fitted = {"rho": response.rho, "error_rate": response.error_rate}
-    where = {"model": inputs.model_name(run), "dataset": run.dataset, **fitted}
+    where = {
+        "model": inputs.model_name(run),
+        "dataset": run.dataset,
+        "rho": response.rho,
+        "error_rate": response.error_rate,
+    }
     for name, point in zip(names, response.points, strict=True):
         yield {
             **where,
@@ -118,9 +127,16 @@ def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
             "verdict": verdict(point.excess),
             **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
-    moves = {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
-    outcome = {"status": response.move_excess.status, "reason": response.move_excess.reason}
-    yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(response.move_excess), **outcome}
+    yield {
+        **where,
+        "part": "move",
+        **inputs.with_ends(
+            {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
+        ),
+        "verdict": verdict(response.move_excess),
+        "status": response.move_excess.status,
+        "reason": response.move_excess.reason,
+    }
 
 
 def _threshold_rows(run: RunResults) -> Iterator[dict[str, Any]]:
@@ -189,8 +205,8 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
         printed_row = {
             "model": row["model"],
             **({"dataset": inputs.dataset_name(row["dataset"])} if has_several else {}),
+            **{heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()},
         }
-        printed_row |= {heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()}
         for cut in scores.iter_rows(named=True):
             printed_row[f"{label(cut['method'])}: best"] = number(cut["best_utility"], 2)
         rows.append(printed_row)
@@ -200,10 +216,18 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     """Plot the actual and the optimal refusal rate against the targets, and below them the points earned."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
+    columns = min(keys.height, style.PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
-    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
-    axes = style.subplots(figure, style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands, 2 * bands, columns, **shared)
+    axes = style.subplots(
+        figure,
+        style.WIDTH * max(0.55, 0.36 * columns),
+        3.6 * bands,
+        2 * bands,
+        columns,
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+    )
     names = style.short_names(keys["model"].to_list(), 22)
     datasets = style.short_names(
         [inputs.dataset_name(dataset) for dataset in keys["dataset"].unique(maintain_order=True)], 22
@@ -261,9 +285,17 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, observed: str, best: str) -> No
     for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (observed, _OWN, "o", -0.012)):
         rows = stated.drop_nulls(name).with_columns(place=pl.col("target") + shift)
         axes.plot(rows["place"], rows[name], color=colour, linewidth=0.8, zorder=3)
-        mark_options: dict[str, Any] = {"face": _OWN if name == observed else style.PAPER, "width": 0.9}
         for row in rows.iter_rows(named=True):
-            style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **mark_options)
+            style.mark(
+                axes,
+                row["place"],
+                row[name],
+                colour,
+                marker,
+                ys=style.ends(row, name),
+                face=_OWN if name == observed else style.PAPER,
+                width=0.9,
+            )
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -335,9 +367,13 @@ def _thinking_rows(less: RunResults, more: RunResults, options: StudyOptions) ->
     question_ids = [
         {question_id for rows in run.tables.values() for question_id in rows["question_id"]} for run in pair
     ]
-    names = {"model": inputs.model_name(more), "other_model": inputs.model_name(less)}
-    where: dict[str, Any] = {**names, "dataset": inputs.dataset_name(more.dataset)}
-    where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
+    where: dict[str, Any] = {
+        "model": inputs.model_name(more),
+        "other_model": inputs.model_name(less),
+        "dataset": inputs.dataset_name(more.dataset),
+        "less": thinking_of(less)[2],
+        "more": thinking_of(more)[2],
+    }
     for metric in inputs.COMPARED:
         if metric == INDEX:
             first, second = (inputs.run_index(run, options).index.estimate for run in pair)

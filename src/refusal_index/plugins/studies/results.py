@@ -33,7 +33,7 @@ from refusal_index.findings.comparison import COMBINED
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
+from refusal_index.plugins.studies.inputs import CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray
@@ -54,17 +54,22 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         raise NotPossibleError
     rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs, options)]
     frame = pl.DataFrame(rows, schema=RESULTS_SCHEMA)
-    values = {
-        **inputs.data_values(runs),
-        "runs": len(runs),
-        "resamples": f"{precision.RESAMPLES:,}",
-        "combined": COMBINED in frame["variant"],
-        "many": frame.select("model", "variant", "source").n_unique() > MAX_LINES,
-        "single": any(len(run.tables) == 1 for run in runs),
-        "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
-        "paper": inputs.PAPER in frame["source"],
-    }
-    return Study(frame, _draw_results, _printed_results, tuple(_fewer_notes(frame)), values)
+    return Study(
+        frame,
+        _draw_results,
+        _printed_results,
+        tuple(_fewer_notes(frame)),
+        values={
+            **inputs.data_values(runs),
+            "runs": len(runs),
+            "resamples": f"{precision.RESAMPLES:,}",
+            "combined": COMBINED in frame["variant"],
+            "many": frame.select("model", "variant", "source").n_unique() > MAX_LINES,
+            "single": any(len(run.tables) == 1 for run in runs),
+            "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
+            "paper": inputs.PAPER in frame["source"],
+        },
+    )
 
 
 PROMPTS = "prompts"
@@ -84,8 +89,14 @@ def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
     rows = with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0)
     for key, part in rows.group_by("metric", "variants", PROMPTS, maintain_order=True):
         metric, variants, prompts = key
-        values = {"metric": METRICS[str(metric)].label, "variants": variants, "prompts": prompts}
-        yield study_text("results_table", "fewer", **values, models=part["model"].to_list())
+        yield study_text(
+            "results_table",
+            "fewer",
+            metric=METRICS[str(metric)].label,
+            variants=variants,
+            prompts=prompts,
+            models=part["model"].to_list(),
+        )
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
@@ -103,8 +114,16 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
             y = heights[row["model"], row["variant"], row["source"]]
             is_combined = row["variant"] == COMBINED
             if row["estimate"] is None:
-                across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
-                axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
+                axes.text(
+                    0.5,
+                    y,
+                    "undefined",
+                    fontsize=6,
+                    color=style.GREY,
+                    transform=axes.get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                )
                 continue
             colour = (
                 style.PALE if row["source"] == inputs.PAPER else style.INK if is_combined else colours[row["variant"]]
@@ -125,10 +144,18 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
         short[model] if is_alone or variant is None else style.safe_text(variant, 28) for model, variant, _ in heights
     ]
     style.name_rows(panels, labels, 6.5, heights=list(heights.values()), pad=0.7)
-    text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, y in headings.items():
-        position: dict[str, Any] = {"xy": (0, y), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
-        first.annotate(names[heading], **position, fontsize=7.5, **text_options)
+        first.annotate(
+            names[heading],
+            xy=(0, y),
+            xytext=(-4, 0),
+            xycoords=first.get_yaxis_transform(),
+            fontsize=7.5,
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            weight="bold",
+        )
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
@@ -149,16 +176,12 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         if differ:
             row["Prompts"] = str(first[PROMPTS]) if is_run else UNDEFINED
         for cell in part.iter_rows(named=True):
-            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
+            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], style.DIGITS)
             is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
             # follows a value over fewer prompts than the run has
             row[METRICS[cell["metric"]].label] = text + (" *" if is_fewer else "")
         rows.append(row)
     return pl.concat(pl.DataFrame(rows).partition_by(style.BLOCK, maintain_order=True))
-
-
-DIGITS = 2
-"""Decimals of the printed tables, as in the paper."""
 
 
 def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -208,9 +231,16 @@ def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[d
     on_simpleqa = [run for run in runs if run.dataset_id == inputs.SIMPLEQA]
     for row in inputs.paper_context(on_simpleqa, options).iter_rows(named=True):
         for name in inputs.COMPARED:
-            numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-            labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
-            yield {**labels, "metric": name, **numbers, "status": "ok"}
+            yield {
+                "model": row["model"],
+                "dataset": inputs.SIMPLEQA,
+                "source": inputs.PAPER,
+                "metric": name,
+                "estimate": row[name],
+                "low": row[f"{name}_low"],
+                "high": row[f"{name}_high"],
+                "status": "ok",
+            }
 
 
 def _places(
@@ -310,16 +340,21 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     rows = []
     for run in chosen:
         overall = inputs.run_index(run, options)
-        labels: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
-        labels |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
+        labels: dict[str, Any] = {
+            "statistic": INDEX,
+            "model": run.model or run.label,
+            "dataset": inputs.dataset_name(run.dataset),
+            "truth": truth_of(run.dataset_id),
+            "variants": overall.variants,
+        }
         rows.append({**labels, **overall.index.to_document(), **_within_source(run, options)})
     names = [(row["model"], row["dataset"]) for row in rows]
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
     published = pl.DataFrame(list(_published_rows(chosen, options)), schema=HALLUCINATION_SCHEMA)
     frame = pl.concat([frame, published])
-    notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
-    notes += _block_notes(frame)
+    left_out = inputs.left_out("Left out, since their model has another run on the same dataset", repeated)
+    notes = [*left_out, *_block_notes(frame)]
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
     }
@@ -331,22 +366,33 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
         notes.append(study_text("hallucination_table", "agreement", **values))
         if CEILING in by_statistic:
             notes.append(study_text("hallucination_table", "ceiling", **by_statistic[CEILING]))
-    for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
-        difference = with_interval(row["estimate"], *style.ends(row))
-        has_interval = row["low"] is not None
-        values = {
-            "difference": difference,
-            "models": row["models"],
-            "has_interval": has_interval,
-            "fewest": MIN_MODELS,
-        }
-        notes.append(study_text("hallucination_table", "contrast", **values))
+    notes += (
+        study_text(
+            "hallucination_table",
+            "contrast",
+            difference=with_interval(row["estimate"], *style.ends(row)),
+            models=row["models"],
+            has_interval=row["low"] is not None,
+            fewest=MIN_MODELS,
+        )
+        for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True)
+    )
     # Headings for the two kinds of datasets, if both are there.
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
-    values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
-    values |= {"averages": AVERAGE in frame["statistic"], "paper": published.height > 0}
-    return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
+    return Study(
+        frame,
+        _draw_datasets,
+        _printed_datasets,
+        notes,
+        values={
+            "contrast": CONTRAST in frame["statistic"],
+            "mixed": frame["within_source"].is_not_null().any(),
+            "averages": AVERAGE in frame["statistic"],
+            "paper": published.height > 0,
+        },
+        groups=groups,
+    )
 
 
 def _published_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -423,15 +469,20 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
     column = max(1.15, 0.14 * len(models))
     axes = style.subplots(figure, max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
-    colours = style.model_colours(models)
-    markers = style.model_markers(models)
+    looks = style.model_looks(models)
     shifts = style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
         x = datasets.index(row["dataset"]) + shifts[row["model"]]
-        colour_and_marker = (colours[row["model"]], markers[row["model"]])
-        style.mark(axes, x, row["estimate"], *colour_and_marker, ys=style.ends(row), size=4.5)
-        within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
-        style.mark(axes, x + 0.05, row["within_source"], *colour_and_marker, **within)
+        style.mark(axes, x, row["estimate"], *looks[row["model"]], ys=style.ends(row), size=4.5)
+        style.mark(
+            axes,
+            x + 0.05,
+            row["within_source"],
+            *looks[row["model"]],
+            ys=style.ends(row, "within"),
+            face=style.PAPER,
+            width=0.7,
+        )
     published = frame.filter(statistic=PUBLISHED)
     for row in published.iter_rows(named=True):
         style.mark(axes, datasets.index(row["dataset"]) + 0.4, row["estimate"], style.LIGHT, "_", size=6)
@@ -477,10 +528,10 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
-        text = with_interval(row["estimate"], *style.ends(row), row["reason"], DIGITS)
+        text = with_interval(row["estimate"], *style.ends(row), row["reason"], style.DIGITS)
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
-        texts.append(f"{text} ({number(within, DIGITS)})" if has_both else text)
+        texts.append(f"{text} ({number(within, style.DIGITS)})" if has_both else text)
     # Models keep their order, with the averages below them.
     averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]

@@ -203,14 +203,9 @@ def method_colours(methods: Iterable[str]) -> dict[str, str]:
     return {method: coloured.get(method, style.LIGHT) for method in distinct}
 
 
-def line_style(method: str, *, is_trained: bool) -> str:
-    """Return the line style of a method: dashed if it was trained, dotted for the topic-only baseline."""
-    return ":" if method == TOPIC else "--" if is_trained else "-"
-
-
 @dataclass(frozen=True)
 class MethodLook:
-    """Appearance of a method: open markers and dashed lines for trained predictors."""
+    """Appearance of a method: open markers and dashed lines for trained predictors, dotted for the topic alone."""
 
     label: str
     colour: str
@@ -225,13 +220,14 @@ def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
     named = {method: label(method) for method in trained}
     short = style.short_names(list(named.values()), 20)
     colours = method_colours(trained)
-    markers = style.model_markers(list(trained))
+    markers = [marker for _, marker in style.model_looks(list(trained)).values()]
     return {
         method: MethodLook(
-            *(short[named[method]], colours[method], markers[method], line_style(method, is_trained=is_open)),
+            *(short[named[method]], colours[method], marker),
+            line=":" if method == TOPIC else "--" if is_open else "-",
             face=style.PAPER if is_open else None,
         )
-        for method, is_open in trained.items()
+        for (method, is_open), marker in zip(trained.items(), markers, strict=True)
     }
 
 
@@ -282,14 +278,19 @@ def score_or_refusal(runs: Sequence[RunResults], options: StudyOptions) -> Study
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     compared = frame.filter(part="comparison")
-    values = {
-        "comparisons": compared.height,
-        "beaten": compared.filter(verdict=BEATEN).height,
-        "beats": compared.filter(verdict=BEATS).height,
-        "crowded": compared.height > MAX_INTERVALS,
-        **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
-    }
-    return Study(frame, draw, style.table(PRINTED, part="comparison"), notes, values)
+    return Study(
+        frame,
+        draw,
+        style.table(PRINTED, part="comparison"),
+        notes,
+        values={
+            "comparisons": compared.height,
+            "beaten": compared.filter(verdict=BEATEN).height,
+            "beats": compared.filter(verdict=BEATS).height,
+            "crowded": compared.height > MAX_INTERVALS,
+            **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
+        },
+    )
 
 
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -362,7 +363,6 @@ PRINTED: Mapping[str, str | style.Cell] = {
 }
 
 
-_PANELS_A_ROW = 3
 MAX_INTERVALS = 40
 """Maximum number of comparisons drawn with intervals; the frame always contains them."""
 
@@ -372,23 +372,21 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     models = frame["model"].unique(maintain_order=True).to_list()
     compared = frame.filter(part="comparison")
     bands = compared.select("model", "variant").unique(maintain_order=True)
-    methods = compared["method"].unique(maintain_order=True).to_list()
+    looks = method_looks(compared)
     alone = len(models) == 1
-    planes = 3.1 if alone else 2.1 * math.ceil(len(models) / _PANELS_A_ROW)
-    band = max(0.3, 0.1 * len(methods)) if compared.height <= MAX_INTERVALS else 0.27
+    planes = 3.1 if alone else 2.1 * math.ceil(len(models) / style.PANELS_A_ROW)
+    band = max(0.3, 0.1 * len(looks)) if compared.height <= MAX_INTERVALS else 0.27
     gains = 0.7 + band * bands.height
-    figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
-    colours = method_colours(methods)
+    above, below = style.stacked(
+        figure, style.WIDTH * (1 if alone else 1.2), planes, gains, "Refusal rate", "Correct rate"
+    )
     names = style.short_names(models, 22)
     titles = [""] if alone else [names[model] for model in models]
-    panels = style.panel_grid(above, titles, _PANELS_A_ROW, sharex=True, sharey=True)
+    panels = style.panel_grid(above, titles, style.PANELS_A_ROW, sharex=True, sharey=True)
     for panel, model in zip(panels, models, strict=True):
-        _draw_plane(panel, frame.filter(model=model), colours)
+        _draw_plane(panel, frame.filter(model=model), looks)
     panels[0].set(xlim=(-0.02, 1.02), ylim=(0, None))
-    above.supxlabel("Refusal rate", fontsize=8)
-    above.supylabel("Correct rate", fontsize=8)
-    _draw_gains(below.subplots(), compared, bands, colours)
+    _draw_gains(below.subplots(), compared, bands, looks)
     variants = frame.filter(part="refusals")["variant"].unique(maintain_order=True).to_list()
     handles = [
         style.handle(f"refusals, {style.safe_text(variant, 12)}", style.INK, "o", face=colour, markersize=5)
@@ -397,36 +395,44 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.outside_legend(figure, [*method_handles(compared, are_filled=True), *handles])
 
 
-def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
+def _draw_plane(panel: Axes, part: pl.DataFrame, looks: Mapping[str, MethodLook]) -> None:
     accuracy = part["accuracy"][0]
     # Bounds for all orders of the questions, errors first and right answers first, and the line of random orders.
     panel.plot([0, 1 - accuracy, 1], [accuracy, accuracy, 0], color=style.PALE, linewidth=0.9, zorder=1)
     panel.plot([0, 1], [accuracy, 0], color=style.PALE, linewidth=0.9, linestyle="--", zorder=1)
     for (method,), curve in part.filter(part="curve").group_by("method", maintain_order=True):
-        dashes = line_style(str(method), is_trained=curve["trained"][0])
-        panel.plot(curve["refusal_rate"], curve["correct_rate"], color=colours[str(method)], linestyle=dashes, lw=1.1)
+        look = looks[str(method)]
+        panel.plot(curve["refusal_rate"], curve["correct_rate"], color=look.colour, linestyle=look.line, lw=1.1)
     points = part.filter(part="refusals")
     variants = style.variant_colours(points["variant"].to_list())
     for row in points.iter_rows(named=True):
-        point: dict[str, Any] = {"face": variants[row["variant"]], "size": 6.5, "width": 0.9, "zorder": 5}
-        style.mark(panel, row["refusal_rate"], row["correct_rate"], style.INK, ys=style.ends(row), **point)
+        style.mark(
+            panel,
+            row["refusal_rate"],
+            row["correct_rate"],
+            style.INK,
+            ys=style.ends(row),
+            face=variants[row["variant"]],
+            size=6.5,
+            width=0.9,
+            zorder=5,
+        )
     panel.grid(visible=False)
 
 
-def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colours: dict[str, str]) -> None:
+def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, looks: Mapping[str, MethodLook]) -> None:
     """Draw the difference in right answers in a band per variant, filled if the interval excludes 0."""
     panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
-    markers = style.model_markers(list(colours))
     with_intervals = compared.height <= MAX_INTERVALS
     spread = 0.8 if with_intervals else 0.4
     for position, (model, variant) in enumerate(bands.iter_rows()):
         part = compared.filter(model=model, variant=variant)
         for turn, row in enumerate(part.iter_rows(named=True)):
             height = position + spread * ((turn + 0.5) / part.height - 0.5)
-            method = row["method"]
+            look = looks[row["method"]]
             xs = style.ends(row, "difference") if with_intervals else None
             face = style.PAPER if row["verdict"] == NOT_TOLD else None
-            style.mark(panel, row["difference"], height, colours[method], markers[method], xs=xs, face=face, width=1)
+            style.mark(panel, row["difference"], height, look.colour, look.marker, xs=xs, face=face, width=1)
     models = style.short_names(bands["model"].to_list(), 22)
     alone = bands["model"].n_unique() == 1
     names = ((models[model], style.safe_text(variant, 12)) for model, variant in bands.iter_rows())

@@ -272,7 +272,7 @@ def _relative(spread: float, metric: FloatArray) -> Result:
 
 
 MIN_POINTS = 3
-"""Minimum number of estimates: the variance of two is almost uninformative."""
+"""Minimum number of estimates or points: the variance of two is almost uninformative, and two always lie on a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

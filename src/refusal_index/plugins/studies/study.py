@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,11 @@ from refusal_index import entry_points
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import write_atomically
 from refusal_index.data.published import paper_rows
-from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
+from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws, never_forced
 from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
 from refusal_index.findings.draws import has_two_prompts, joint_index
 from refusal_index.findings.run_results import RunResults
-from refusal_index.plugins.studies.first_passes import without_first_passes
 from refusal_index.plugins.studies.latex import cell_text, latex_table
 from refusal_index.plugins.studies.style import BLOCK, house_style, new_figure, write_above
 from refusal_index.render.format import abridged
@@ -186,8 +186,44 @@ class StudySpec:
         caption = result.caption or study_text(self.name, **values)
         table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
         notes = (*result.notes, *(_two_prompts_notes(runs, analysis) if self.name in OF_COMBINED else ()))
-        named = replace(result, name=self.name, title=self.title, notes=notes)
-        return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
+        return with_missing(
+            replace(
+                result, name=self.name, notes=notes, title=self.title, caption=caption, table_caption=table_caption
+            ),
+            runs,
+        )
+
+
+Questions = tuple[str, str | None]
+"""What identifies a model and the questions that it was asked."""
+
+
+def asked_of(run: RunResults) -> Questions:
+    """Return what identifies the model of a run and its questions: what the run records, else their display names.
+
+    Display names may differ: a configuration needs them to tell the two runs apart.
+    """
+    settings = run.settings
+    model = run.model or run.label
+    if "model" in settings:
+        effort = (settings.get("decoding") or {}).get("reasoning_effort")
+        model = json.dumps([settings["model"], settings.get("named_by_server"), settings.get("think"), effort])
+    sha256 = (settings.get("dataset") or {}).get("sha256")
+    return model, sha256 or run.dataset
+
+
+def is_first_pass_alone(run: RunResults) -> bool:
+    """Whether no answer of a run was forced because only its first pass was to be run."""
+    return bool(run.settings.get("answered_only")) or all(
+        never_forced(first_draws(rows)) for rows in run.tables.values()
+    )
+
+
+def without_first_passes(runs: Sequence[RunResults]) -> list[RunResults]:
+    """Return the runs without first passes alone for which there is a run of both passes."""
+    alone = [is_first_pass_alone(run) for run in runs]
+    both = {asked_of(run) for run, is_alone in zip(runs, alone, strict=True) if not is_alone}
+    return [run for run, is_alone in zip(runs, alone, strict=True) if not (is_alone and asked_of(run) in both)]
 
 
 OF_COMBINED = (
@@ -246,10 +282,14 @@ def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
         if shown and unscored:
             notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {n_asked:,}.")
     warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(gaps)}.{BIASED}" if gaps else ""
-    caption = f"{study.caption} {warning}".rstrip()
-    table_caption = f"{study.table_caption} {warning}".rstrip()
-    named = replace(study, caption=caption, table_caption=table_caption)
-    return replace(named, notes=tuple(notes), incomplete=incomplete, warning=warning)
+    return replace(
+        study,
+        caption=f"{study.caption} {warning}".rstrip(),
+        table_caption=f"{study.table_caption} {warning}".rstrip(),
+        notes=tuple(notes),
+        incomplete=incomplete,
+        warning=warning,
+    )
 
 
 def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -43,6 +43,7 @@ from refusal_index.render.format import UNDEFINED, count, number, with_interval
 
 FloatArray = NDArray[np.float64]
 Ends = tuple[Any, Any]
+Name = TypeVar("Name", str, str | None)
 
 WIDTH = 5.5
 """Text width of the usual conference styles in inches."""
@@ -207,9 +208,9 @@ def model_colours(models: Sequence[str]) -> dict[str, str]:
     return _cycled(models, MODEL_COLOURS)
 
 
-def model_markers(models: Sequence[str]) -> dict[str, str]:
-    """Return the marker of each model, so that models are distinguishable without colour."""
-    return _cycled(models, MARKERS)
+def model_looks(models: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the marker of each model, so that models are distinguishable without colour, too."""
+    return _looks(model_colours(models))
 
 
 def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
@@ -223,16 +224,14 @@ def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
     return {variant: colours[variant or ""] for variant in variants}
 
 
-def variant_handles(variants: Sequence[str]) -> list[Line2D]:
-    """Return the legend entries of prompt variants, with their colours and markers."""
-    colours = variant_colours(variants)
-    markers = _cycled(variants, MARKERS)
-    return [handle(safe_text(variant, 24), colours[variant], marker) for variant, marker in markers.items()]
+def variant_looks(variants: Sequence[str | None]) -> dict[str | None, tuple[str, str]]:
+    """Return the colour and the marker of each prompt variant."""
+    return _looks(variant_colours(variants))
 
 
-def variant_markers(variants: Sequence[str]) -> dict[str, str]:
-    """Return the marker of each prompt variant, by order of appearance."""
-    return _cycled(variants, MARKERS)
+def _looks(colours: Mapping[Name, str]) -> dict[Name, tuple[str, str]]:
+    """Return each colour with the marker of its place."""
+    return {name: (colour, MARKERS[place % len(MARKERS)]) for place, (name, colour) in enumerate(colours.items())}
 
 
 def few_ticks(axis: Axis, max_ticks: int) -> None:
@@ -280,10 +279,8 @@ def _drawn_characters() -> frozenset[int]:
 
 def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
     """Return the legend entries of models, with their colours and markers."""
-    colours = model_colours(models)
-    markers = model_markers(models)
     labels = short_names(models, 32) if labels is None else labels
-    return [handle(labels[model], colour, markers[model]) for model, colour in colours.items()]
+    return [handle(labels[model], *look) for model, look in model_looks(models).items()]
 
 
 def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
@@ -311,8 +308,16 @@ def write_above(figure: Figure, text: str) -> None:
         legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
     figure.set_size_inches(width, height + added)
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, float(height / (height + added))))
-    text_options: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
-    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **text_options)
+    figure.text(
+        0.01,
+        1 - 0.04 / (height + added),
+        "\n".join(lines),
+        fontsize=_LEGEND["fontsize"],
+        va="top",
+        linespacing=1.2,
+        parse_math=False,
+        in_layout=False,
+    )
 
 
 _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}
@@ -321,8 +326,15 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
     """Add a title above a panel, and below it a key of the markers with their colours and fills."""
     handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2}
-    axes.legend(handles=handles, ncols=len(looks), **place, **_LEGEND)
+    axes.legend(
+        handles=handles,
+        ncols=len(looks),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.0,
+        borderpad=0.2,
+        **_LEGEND,
+    )
     axes.set_title(title, pad=16)
 
 
@@ -416,6 +428,27 @@ def subplots(figure: Figure, width: float, height: float, *shape: int, **shared:
     """Set the size of a figure in inches, and return its panels as `Figure.subplots` does."""
     figure.set_size_inches(width, height)
     return figure.subplots(*shape, **shared)
+
+
+PANELS_A_ROW = 3
+MANY_PANELS_A_ROW = 4
+"""Panels in a row, and with more than two such rows."""
+
+
+def panels_a_row(panels: int) -> int:
+    """Return how many panels of the same kind are in a row."""
+    return min(panels, PANELS_A_ROW if panels <= 2 * PANELS_A_ROW else MANY_PANELS_A_ROW)
+
+
+def stacked(
+    figure: Figure, width: float, upper: float, lower: float, xlabel: str = "", ylabel: str = ""
+) -> tuple[SubFigure, SubFigure]:
+    """Divide a figure into two parts of these heights in inches, and return them; the labels are of the upper one."""
+    figure.set_size_inches(width, upper + lower)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[upper, lower])[:, 0]
+    above.supxlabel(xlabel, fontsize=8)
+    above.supylabel(ylabel, fontsize=8)
+    return above, below
 
 
 def panel_grid(
@@ -519,6 +552,9 @@ def _clear_part(line: FloatArray, obstacles: FloatArray, margin: float) -> NDArr
     parts = np.split(np.arange(len(line)), edges)
     return max((part for part in parts if is_clear[part].all()), key=len, default=np.arange(0))
 
+
+DIGITS = 2
+"""Decimals of the printed tables that follow the paper's."""
 
 Cell = Callable[[Mapping[str, Any]], Any]
 

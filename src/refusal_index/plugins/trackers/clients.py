@@ -20,8 +20,7 @@ import polars.selectors as cs
 
 from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.run_results import RunResults
-from refusal_index.plugins.trackers.results import TrackerError
-from refusal_index.plugins.trackers.tracker import Subject
+from refusal_index.plugins.trackers.tracker import Subject, TrackerError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.summary import name_part, numbers
 

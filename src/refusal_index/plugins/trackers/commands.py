@@ -34,8 +34,7 @@ def export(
     - `out` PATH: File (csv) or folder to write; not used for a tracker.
     """
     from refusal_index.errors import NotWrittenError
-    from refusal_index.plugins.trackers.results import ExportError, TrackerError
-    from refusal_index.plugins.trackers.tracker import export_runs
+    from refusal_index.plugins.trackers.tracker import ExportError, TrackerError, export_runs
 
     try:
         lines = export_runs(runs, to, out)

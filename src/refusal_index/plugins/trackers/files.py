@@ -21,7 +21,7 @@ from refusal_index.entry_points import package_version
 from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.run_results import RunResults, analysis_of
-from refusal_index.plugins.trackers.results import ExportError
+from refusal_index.plugins.trackers.tracker import ExportError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part
@@ -238,9 +238,12 @@ def _result_id(row: Document) -> str:
 
 
 def _score_details(run: RunResults, row: Document) -> Document:
-    details = {"variant": row["variant"], "status": row["status"]}
-    details |= {"reason": row["reason"]} if row["reason"] else {}
-    details |= {"incomplete": row["lacks"]} if row["lacks"] else {}
+    details = {
+        "variant": row["variant"],
+        "status": row["status"],
+        **({"reason": row["reason"]} if row["reason"] else {}),
+        **({"incomplete": row["lacks"]} if row["lacks"] else {}),
+    }
     uncertainty: Document = {} if row["n"] is None else {"num_samples": row["n"]}
     if row["low"] is not None and row["high"] is not None:
         interval = {"lower": row["low"], "upper": row["high"], "confidence_level": run.document["confidence_level"]}

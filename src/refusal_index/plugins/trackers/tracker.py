@@ -16,27 +16,25 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import polars as pl
+
 from refusal_index import entry_points
-from refusal_index.data.folder import run_around
-from refusal_index.errors import NotWrittenError, RefusalIndexError, checked_path, suggestion
-from refusal_index.findings.run_results import RunResults, key_of
+from refusal_index.data.folder import RunFolder, run_around
+from refusal_index.data.run_sets import runs_below
+from refusal_index.errors import NotWrittenError, RefusalIndexError, RunFolderError, checked_path, shortened, suggestion
+from refusal_index.findings.run_results import RunResults, key_of, read_runs
 from refusal_index.findings.tallies import RunSource, source_of
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.trackers.results import (
-    ExportError,
-    TrackerError,
-    read_exported,
-    read_folder,
-)
 from refusal_index.protocol import Conversation, completions_and_outcomes
 from refusal_index.redaction import redacted, redacted_error, redacted_in
+from refusal_index.render.summary import SUMMARY_VERSION
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import WaitingError
 from refusal_index.runs.events import Event, Finished, Progress, Replied, Underway, ignore_events
@@ -53,6 +51,84 @@ UNREACHABLE = re.compile(
 
 MAX_TITLE = 128
 MAX_REASON = 300
+
+
+class ExportError(RefusalIndexError, ValueError):
+    """An invalid argument of an export; `message` does not name the argument."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(f"{argument}: {message}")
+        self.argument = argument
+        self.message = message
+
+
+class TrackerError(RefusalIndexError, RuntimeError):
+    """A tracker did not accept a run; the run's results are unchanged."""
+
+
+def read_exported(sources: Sequence[Path | RunResults]) -> tuple[RunResults, ...]:
+    """Read the runs in run folders, set folders, outcome tables and memory: one for each model and dataset.
+
+    The results of a folder are read from its `summary.json`; those of a table are computed. Raises RunFolderError if a
+    folder is not that of a run or has no results yet, and OutcomeTableError if a table cannot be used.
+    """
+    exported: list[RunResults] = []
+    for source in sources:
+        runs: Sequence[Path | RunResults] = () if isinstance(source, RunResults) else runs_below(source)
+        for run in runs or [source]:
+            if isinstance(run, Path) and run.is_dir():
+                exported.append(read_folder(run))
+            else:
+                exported += map(_redacted, read_runs([run]))
+    return tuple(exported)
+
+
+def read_folder(path: Path) -> RunResults:
+    """Read the results in a run's folder; raises the same errors as `read_exported`."""
+    folder = RunFolder(path)
+    settings = folder.read_settings()
+    about = folder.read_about()
+    document = folder.read_summary()
+    if document is None:
+        raise RunFolderError(
+            f"{path} has no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
+        )
+    advice = f"'refusal-index score {folder.path}' rebuilds it"
+    version = document.get("summary_version")
+    if version != SUMMARY_VERSION:
+        raise RunFolderError(
+            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {advice}"
+        )
+    try:  # the folder may be untrusted
+        level = document["confidence_level"]
+        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(f"confidence_level is {shortened(level)}")
+        document = redacted_in(document)
+        first: Mapping[str, Any] = next(iter(document["variants"]), {})
+        run = RunResults(
+            str(first.get("model")),
+            path,
+            first.get("model"),
+            first.get("dataset"),
+            None,
+            redacted_in(settings),
+            about=redacted_in(about),
+            written=document,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
+        why = shortened(str(error).partition("\n")[0], 160)
+        raise RunFolderError(
+            f"{folder.summary}: expected the metrics of each variant, got something else ({why}); {advice}"
+        ) from error
+    _ = run.metrics  # so that errors are raised here
+    return run
+
+
+def _redacted(run: RunResults) -> RunResults:
+    """Return a run of a table without keys in its summary and its names."""
+    document = redacted_in(dict(run.document))
+    first: Mapping[str, Any] = next(iter(document["variants"]), {})
+    return replace(run, model=first.get("model"), dataset=first.get("dataset"), written=document)
 
 
 @dataclass(frozen=True)
@@ -377,8 +453,13 @@ class Counts:
         """Return the counts by name, including the cost if it is known."""
         cost = self._usage.cost(self._plan.prices)
         (input_tokens, output_tokens) = self._usage.tokens
-        usage = {"requests": self._usage.requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
-        counts = {**self._counts, **usage, "cost": cost}
+        counts = {
+            **self._counts,
+            "requests": self._usage.requests,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost": cost,
+        }
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
 
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refusal_index.cli.console import INCOMPLETE, OptionError
+from refusal_index.cli import console
 from refusal_index.cli.shared_options import output, settings_of, takes_settings
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def watch(
     from refusal_index.runs.settings import Settings
 
     if once and until_idle is not None:
-        raise OptionError("--once: cannot be combined with --until-idle; remove one of them")
+        raise console.OptionError("--once: cannot be combined with --until-idle; remove one of them")
     planned = prepare_watch(
         folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
     )
@@ -67,14 +67,13 @@ def watch(
         _show(planned, results)
     taken = [result for result in results if result.left_out is None]
     if not all(result.is_complete for result in taken):
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
     # A training keeps its last few checkpoints only, so those evaluated earlier may be gone.
     if not taken and not set_members(planned.out):
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(console.INCOMPLETE)
 
 
 async def _evaluate(planned: Watch, budget: Budget, results: list[CheckpointResult]) -> None:
-    from refusal_index.cli import console
     from refusal_index.plugins.training.watch import execute_watch
 
     async for result in execute_watch(planned, _watching, budget):
@@ -87,7 +86,6 @@ async def _evaluate(planned: Watch, budget: Budget, results: list[CheckpointResu
 
 @contextmanager
 def _watching(plan: Plan) -> Iterator[Progress]:
-    from refusal_index.cli import console
     from refusal_index.cli.runs import watching
 
     console.note(plan.called)
@@ -96,7 +94,6 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 
 def _show(planned: Watch, results: list[CheckpointResult]) -> None:
-    from refusal_index.cli import console
     from refusal_index.render.run_set import result_blocks, why_unfinished
 
     taken = [result for result in results if result.left_out is None]
@@ -112,6 +109,4 @@ def _show(planned: Watch, results: list[CheckpointResult]) -> None:
         why = "failed, see above" if result.result is None or result.error else why_unfinished(result.result)
         console.show([f"  {result.checkpoint.name}: {why}"])
     console.say()
-    console.say(
-        f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' plots them over the steps"
-    )
+    console.say(f"Plots over the steps: refusal-index report {planned.out}")

@@ -69,8 +69,8 @@ def abstention_reward(
     """
     if isinstance(target, bool) or not isinstance(target, (int, float)) or not 0 <= target < 1:
         raise RewardError(f"target: expected a confidence from 0 to below 1, got {target!r}")
-    penalty = target / (1 - target)
-    rewards = {Grade.CORRECT: 1.0, Grade.REFUSED: 0.0, Grade.INCORRECT: -penalty, Grade.UNSCORED: -penalty}
+    loss = 0 - target / (1 - target)  # 0.0 for a target of 0, not -0.0
+    rewards = {Grade.CORRECT: 1.0, Grade.REFUSED: 0.0, Grade.INCORRECT: loss, Grade.UNSCORED: loss}
 
     def reward(
         completions: Sequence[Any],

@@ -64,21 +64,29 @@ class PanelOfSteps:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """Statements of the difference in each tested metric with its interval, and of the basis of the tests."""
-        values = {
-            "level": self.metrics[INDEX].confidence_level,
-            "questions": len(self.match.matrix.question_ids),
-            "paired": self.match.paired,
-        }
-        return (*map(self._detail, TESTED), Statement("tests_over_steps", "scope", values))
+        return (
+            *map(self._detail, TESTED),
+            Statement(
+                "tests_over_steps",
+                "scope",
+                {
+                    "level": self.metrics[INDEX].confidence_level,
+                    "questions": len(self.match.matrix.question_ids),
+                    "paired": self.match.paired,
+                },
+            ),
+        )
 
     def _detail(self, metric: str) -> Statement:
         left_out = self._left_out(metric)
         steps = len(self.runs)
         if self._split(metric) is None:
-            values = {"metric": metric, "known": steps - left_out, "steps": steps}
-            return Statement("metric_unknown", "serious", values)
-        values = {**self._about(metric), "left_out": left_out}
-        return Statement("metric_changed" if self.changed(metric) else "metric_not_changed", "conclusion", values)
+            return Statement("metric_unknown", "serious", {"metric": metric, "known": steps - left_out, "steps": steps})
+        return Statement(
+            "metric_changed" if self.changed(metric) else "metric_not_changed",
+            "conclusion",
+            {**self._about(metric), "left_out": left_out},
+        )
 
     def _about(self, metric: str) -> dict[str, Any]:
         """Return the split of a metric, its step, and whether it is the only change, as values of a statement."""
