@@ -1958,8 +1958,8 @@ MUTANTS = (
     Mutant(
         "a gate states refusals under the prompt that it judges",
         "GateResult._refused",
-        "if self.variant in run.tables",
-        "if not run.tables",
+        "run.tables.get(self.variant,",
+        "run.tables.get(None,",
         "findings/test_variant_metrics.py",
     ),
     Mutant(
@@ -2056,7 +2056,7 @@ MUTANTS = (
     Mutant(
         "runs without an unanswerable question are not compared by the refusals of either kind",
         "VariantComparison.differences",
-        "if matrix.wrong.any():",
+        "if self.split.matrix.wrong.any():",
         "if True:",
         "findings/test_variant_metrics.py findings/test_comparison_results.py",
     ),
@@ -4538,8 +4538,8 @@ MUTANTS = (
     Mutant(
         "no other index takes the place of the one a policy names",
         "margin_guards",
-        "compared.differences().get(name)",
-        "compared.differences().get(name, compared.comparison[INDEX])",
+        "else compared.differences()).get(name)",
+        "else compared.differences()).get(name, compared.comparison[INDEX])",
         "findings/test_gate.py",
     ),
     Mutant(

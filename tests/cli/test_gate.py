@@ -78,7 +78,8 @@ def test_verdict_fits_a_screen_of_20_lines_and_80_columns(command, monkeypatch, 
     assert lines[heading].split() == [
         *("guard", "baseline", "candidate", "change", "90%", "interval", "limit", "verdict")
     ]
-    verdicts = [line.split()[-1] for line in (*lines[heading + 1 : heading + 5], lines[heading + 6])]
+    assert lines[heading + 5] == ""  # between the guards against the baseline and the fixed bounds
+    verdicts = [line.split()[-1] for line in (*lines[heading + 1 : heading + 5], lines[heading + 7])]
     assert set(verdicts) <= {"pass", "inconclusive"}
 
 

@@ -431,6 +431,17 @@ def never_forced(run: RunResults) -> RunResults:
     return RunResults.of_tables("never", run.source, "m", "d", {"normal": rows})
 
 
+def test_refusals_by_answerability_are_those_of_the_questions_compared(base):
+    """Every question that the smaller candidate shares is answerable; the baseline has unanswerable ones besides."""
+    rows = base.tables["normal"].with_columns(answerable=pl.int_range(pl.len()) < N // 2)
+    baseline = RunResults.of_tables("split", base.source, "m", "d", {"normal": rows})
+    for kept, stated in ((N // 2, []), (N, ["The candidate", "The baseline"])):
+        candidate = RunResults.of_tables("part", Path("part.parquet"), "m", "d", {"normal": rows.head(kept)})
+        found = decide(candidate, baseline, Policy())
+        refused = [one.values["run"] for one in found.statements if one.code == "refused_by_answerable"]
+        assert refused == stated
+
+
 def test_gate_rejects_a_baseline_without_a_forced_pass(base):
     with pytest.raises(OutcomeTableError, match=r"baseline: expected forced answers .* got a first pass only"):
         decide(base, never_forced(base), Policy())

@@ -296,6 +296,11 @@ def test_answerability_rates_can_be_gate_guards() -> None:
     assert [(guard.candidate, guard.test.verdict) for guard in bounds.guards] == [(0.2, "fail"), (0, "pass")]
     unmarked = base.tables["normal"].with_columns(answerable=pl.lit(None, pl.Boolean))
     (alike,) = runs_of_table(Path("a.parquet"), unmarked, {})
+    answerable = base.tables["normal"].filter("answerable")
+    (settled,) = runs_of_table(Path("s.parquet"), answerable, {})
+    lost, kept = gate(settled, settled, Policy(margins=margins)).guards[-2:]
+    assert (lost.test.verdict, lost.reason) == ("inconclusive", "first:all_answerable;second:all_answerable")
+    assert (kept.test.verdict, kept.guard.estimate) == ("pass", 0)
     bound = Policy(at_most={"refused_answerable": 1})
     for found in (gate(alike, base, Policy(margins=margins)), gate(alike, None, bound)):
         assert ANSWERABLE_NOT_RECORDED in (found.guards[-1].reason or "")

@@ -177,7 +177,7 @@ def _print(result: GateResult, written: Iterable[Path], *, as_json: bool) -> Non
             if files := ", ".join(map(str, written)):
                 console.show(["", f"Written: {files}"])
             elif result.guards:
-                console.show(["", "Add --out FILE.html for all numbers and changed questions."])
+                console.show(["", "Add --out FILE.html for all numbers and every question."])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()

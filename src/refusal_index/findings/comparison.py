@@ -216,12 +216,18 @@ class VariantComparison:
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric; those of `BY_ANSWERABLE` need an unanswerable question."""
         differences: dict[str, Difference] = {difference.name: difference for difference in self.comparison.differences}
-        matrix = self.split.matrix
-        if matrix.wrong.any():
-            refusals = stats.compare_metrics(*matrix.arrays, **matrix.design)
-            for name, like in BY_ANSWERABLE.items():
-                differences[name] = replace(refusals[like], reason=answerable_reason(refusals[like].reason))
+        if self.split.matrix.wrong.any():
+            differences |= self.by_answerable
         return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
+
+    @property
+    def by_answerable(self) -> dict[str, Difference]:
+        """The differences of the metrics of `BY_ANSWERABLE`."""
+        refusals = stats.compare_metrics(*self.split.matrix.arrays, **self.split.matrix.design)
+        return {
+            name: replace(refusals[like], reason=answerable_reason(refusals[like].reason))
+            for name, like in BY_ANSWERABLE.items()
+        }
 
 
 @dataclass(frozen=True, repr=False)

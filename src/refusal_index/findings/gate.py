@@ -42,7 +42,7 @@ from refusal_index.findings.gate_reasons import GuardResult, decisive_reasons, n
 from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imputation import knows_refused_again, with_absent
 from refusal_index.findings.judged_runs import JudgedRuns, RefusedAgain, TippingPoint, is_index
-from refusal_index.findings.matching import Match
+from refusal_index.findings.matching import Match, match_by_answerable
 from refusal_index.findings.metrics import METRICS, Printable, Statement, rendering
 from refusal_index.findings.run_differences import differing_settings, model_statements
 from refusal_index.findings.run_results import RunResults
@@ -212,7 +212,7 @@ class GateResult(Printable):
         return Statement("judged", "scope", {**values, "baseline": self.baseline.label, "left_out": left_out})
 
     def _notes(self) -> Iterator[Statement]:
-        yield from self._refused()
+        yield from self._refused() if self.guards else ()
         if self.look is not None:
             sizes = self.look.design.sizes
             n_asked = self.look.n
@@ -230,8 +230,7 @@ class GateResult(Printable):
         if missing and not self._is_unexamined:
             runs = dict(zip(RUNS, (self.candidate, self.baseline), strict=True))
             is_run = any(run.settings for name, run in runs.items() if run is not None and name in dict(missing))
-            told = {"missing": missing, "tipping": self.tipping_point, "is_run": is_run}
-            yield Statement("missing", "serious", told)
+            yield Statement("missing", "serious", {"missing": missing, "tipping": self.tipping_point, "is_run": is_run})
         if self.guards:
             yield from self._refused_again_statements()
         if self.baseline is not None and self.guards:
@@ -240,12 +239,12 @@ class GateResult(Printable):
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
 
     def _refused(self) -> Iterator[Statement]:
-        """State what either run refused of unanswerable and of answerable questions, if some are unanswerable."""
-        for name, run in zip(RUNS, (self.candidate, self.baseline), strict=True):
-            if run is None or not self.guards:
-                continue
-            rows = run.tables[self.variant] if self.variant in run.tables else next(iter(run.tables.values()))
-            rates = answerable_metrics(first_draws(rows), self.analysis)
+        """State what either run refused of the unanswerable and answerable questions compared, if some are such."""
+        runs = [run for run in (self.candidate, self.baseline) if run is not None]
+        tables = [first_draws(run.tables.get(self.variant, next(iter(run.tables.values())))) for run in runs]
+        compared = pl.col("question_id").is_in(match_by_answerable(tables).matrix.question_ids)
+        for name, rows in zip(RUNS, tables, strict=False):
+            rates = answerable_metrics(rows.filter(compared), self.analysis)
             if (refused := refused_by_answerable([rates], f"The {name}")) is not None:
                 yield refused
 

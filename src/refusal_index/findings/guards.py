@@ -62,10 +62,10 @@ def margin_guards(compared: VariantComparison, margins: Mapping[str, float]) -> 
     for name, margin in margins.items():
         higher = not METRICS[name].lower_is_better
         limit = _limit(margin, higher)
-        difference = compared.differences().get(name)
         is_split = name in rates.BY_ANSWERABLE
+        difference = (compared.by_answerable if is_split else compared.differences()).get(name)
         if difference is None:  # the corrected index of runs that were sampled once
-            yield _undefined(name, margin, rates.ANSWERABLE_NOT_RECORDED if is_split else NO_REPEATED_QUESTIONS)
+            yield _undefined(name, margin, NO_REPEATED_QUESTIONS)
             continue
         match = compared.split if is_split else compared.match
         estimate = difference.estimate

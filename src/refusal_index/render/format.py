@@ -261,6 +261,8 @@ _REASON_PARTS = {
     "refused_wrong": "refused and wrong",
     "answered_right": "answered and right",
     "answered_wrong": "answered and wrong",
+    "all_answerable": "every question is answerable",
+    "all_unanswerable": "no question is answerable",
     "all_variants_undefined": "undefined under every prompt",
     "too_few_not_refused_again": "the runs share too few questions that neither refused again",
 }

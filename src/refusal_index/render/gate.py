@@ -34,7 +34,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     _, judged, *others = result.statements
     yield from (f"{result.verdict.upper()}. {result.why}", "", sentence(judged))
     if result.guards:
-        yield from ("", *_guard_tables(result))
+        yield from _guard_tables(result)
         if legend := sentence(guards_key(result, in_full=False)):
             yield from ("", legend)
     notes = [caveat_line(statement) for statement in others if statement.severity != "note"]
@@ -87,13 +87,13 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 
 def _guard_tables(result: GateResult) -> Iterator[Block]:
-    """Yield the guards against the baseline and the fixed bounds in tables of 80 columns."""
+    """Yield the guards against the baseline and the fixed bounds, each as an empty line and a table of 80 columns."""
     margins = [guard for guard in result.guards if guard.against_baseline]
     bounds = [guard for guard in result.guards if not guard.against_baseline]
     if margins:
-        yield guard_table(result, margins).without("adjusted p")
+        yield from ("", guard_table(result, margins).without("adjusted p"))
     if bounds:
-        yield guard_table(result, bounds).without("adjusted p", "baseline", "change")
+        yield from ("", guard_table(result, bounds).without("adjusted p", "baseline", "change"))
 
 
 def guard_table(result: GateResult, guards: Sequence[GuardResult] | None = None) -> Table:
@@ -110,7 +110,7 @@ def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
     """State how to read the table of guards; in full, with every column and every metric."""
     columns = dict.fromkeys(_label(row.guard.name) for row in result.guards)
     meanings: dict[str, str] = {
-        column: phrase(column, "column") for column in ("correct", "wrong") if column in columns
+        column: meaning for column, meaning in sentences()["column"].items() if column in columns
     }
     if in_full:
         names = dict.fromkeys(row.guard.name for row in result.guards if row.guard.name != ATTEMPTED)
@@ -232,7 +232,7 @@ def to_junit(result: GateResult) -> bytes:
         suite.add_property("baseline", _clean(result.baseline.label))
     suite.add_property("questions", str(result.questions))
     verdict = _case("verdict", result.verdict, result.why)
-    verdict.system_out = _clean(f"{result.why}\n\n{to_text(_guard_tables(result))}".rstrip(), keep="\n")
+    verdict.system_out = _clean(f"{result.why}\n{to_text(_guard_tables(result))}".rstrip(), keep="\n")
     suite.add_testcase(verdict)
     for test in result.guards:
         guard = test.guard

@@ -51,9 +51,13 @@ def _remarks(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Return a table whose names are cut until it fits, the longest ones first."""
+    """Return a table whose names are cut until it fits, the longest ones first.
+
+    On a narrow terminal, which splits the table, two of them fit side by side.
+    """
+    shortest = len("dataset") if width >= TEXT_WIDTH else width // 2 - 1
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths[: len(NAMES)]) > len("dataset"):
+    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths[: len(NAMES)]) > shortest:
         widths[widths.index(max(widths[: len(NAMES)]))] -= 1
     cut = [[abbreviated(cell, longest) for cell, longest in zip(row, widths, strict=True)] for row in rows]
     return Table.from_rows(columns, cut, left=NAMES)
