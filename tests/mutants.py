@@ -2124,6 +2124,13 @@ MUTANTS = (
         "models/test_two_pass.py",
     ),
     Mutant(
+        "unanswerable questions that count as wrong have no caveat",
+        "answerable_caveats",
+        "rates.IS_UNANSWERABLE & ~pl.col",
+        "rates.IS_UNANSWERABLE & pl.col",
+        "findings/test_variant_metrics.py",
+    ),
+    Mutant(
         "a refusal has Inspect's letter N",
         "outcome_score",
         '"N" if row["refused"] else',

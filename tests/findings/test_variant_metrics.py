@@ -71,7 +71,7 @@ def test_refused_unanswerable_questions_do_not_represent_all_refused_ones() -> N
 
 
 def test_rates_are_exact_without_warnings_if_every_answer_is_graded() -> None:
-    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8})
+    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8}, gold="x")
     expected = {"correct_rate": 8 / 20, "refusal_rate": 8 / 20, "correct_given_attempted": 8 / 12}
     assert {name: variant.metric(name).estimate for name in expected} == pytest.approx(expected)
     check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
@@ -199,6 +199,15 @@ def test_questions_of_unknown_answerability_are_counted_and_left_out() -> None:
     assert [variant.metric(name).estimate for name in BY_ANSWERABLE] == [0.5, 0.0]
     (caveat,) = (caveat for caveat in variant.caveats if caveat.code == "answerable_unknown")
     assert (caveat.severity, dict(caveat.values)) == ("serious", {"unknown": 2, "asked": 6})
+
+
+def test_theory_unanswerable_questions_that_count_as_right_are_counted_in_a_caveat() -> None:
+    """No answer to them is right, so a table that says so means something else by `wrong`."""
+    marks = {"refused": [True, True, False, False], "answerable": [False, False, False, True]}
+    variant = read({**marks, "wrong": [False, True, False, False]})
+    (caveat,) = (caveat for caveat in variant.caveats if caveat.code == "unanswerable_right")
+    assert (caveat.severity, dict(caveat.values)) == ("serious", {"right": 2, "unanswerable": 3})
+    assert "unanswerable_right" not in codes(read({**marks, "wrong": [True, True, True, False]}))
 
 
 def test_a_mark_is_enough_without_gold_answers() -> None:

@@ -87,11 +87,13 @@ def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Stateme
         yield Statement("few_clusters", "serious", values)
 
 
-def answerable_caveats(counts: Mapping[str, int]) -> Iterator[Statement]:
-    """Yield the caveat that some questions, not all, are not marked as answerable or unanswerable."""
+def answerable_caveats(rows: pl.DataFrame, counts: Mapping[str, int]) -> Iterator[Statement]:
+    """Yield the caveats that some questions, not all, are unmarked, and that unanswerable ones count as right."""
     if counts["unknown"] and counts["unanswerable"]:
         values = {"unknown": counts["unknown"], "asked": sum(counts.values())}
         yield Statement("answerable_unknown", "serious", values)
+    if right := rows.filter(rates.IS_UNANSWERABLE & ~pl.col("wrong")).height:
+        yield Statement("unanswerable_right", "serious", {"right": right, "unanswerable": counts["unanswerable"]})
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
@@ -424,8 +426,8 @@ def summarise(
                 *reply_caveats(rows, checks.get(group.variant)),
                 *unclear_caveats(index, unclear, checks.get(group.variant)),
                 *draws_caveats(group.outcomes, draws, further, answered_only=answered_only),
+                *answerable_caveats(rows, answerable),
                 *table_caveats(counts, index, complete, missing, forced),
-                *answerable_caveats(answerable),
             ),
             sensitivity=sensitivity(rows, analysis),
             draws=draws,
