@@ -167,7 +167,7 @@ def test_answer_regraded_as_refusal_is_unscored_and_reported(ask, model):
         assert vague["first_grade"].to_list() == ["refused"] * 4
         assert vague["wrong"].null_count() == 4
         assert "4 replies were graded as answers before" in output
-        assert "force model/outcomes.parquet --model MODEL'" in output
+        assert "force model/outcomes.parquet --model MODEL' with the run's --data or --dataset" in output
         assert "4 of 24" not in output
         assert "by exact, now by grader" in output
         assert "8 of 24" in output

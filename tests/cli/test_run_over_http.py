@@ -56,7 +56,6 @@ def test_model_without_simpleqa_knowledge_is_reported_clearly(server, tmp_path):
         pytest.skip("needs a local copy of the SimpleQA test set")
     arguments = ("--dataset", "simpleqa", "--data", str(shared), "--limit", "200", "--out", str(tmp_path / "out"))
     output = finish(start(server, "run", *arguments, "--variants", "normal", "--grader", "exact"))
-    assert "right" in output
     assert any(reason in output for reason in ("knows next to nothing", "undefined", "limit"))
 
 
@@ -184,7 +183,8 @@ def test_server_that_never_answers_gives_exit_status_1_and_no_index(ask):
     assert result.exit_code == 1
     assert "5 not finished" in result.stdout
     assert "401" in result.stdout
-    assert "no question could be scored" in result.stdout
+    assert "RI undefined (no questions)" in result.stdout
+    assert "5 of 5 questions (100.0%) could not be scored" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_unusable_grader_is_reported_before_the_first_question(ask, says, fault,
         result = ask(api, grader="grader")
         assert all(is_grading(message) for message in api.messages())
         assert sum(api.received.values()) <= 2
-    assert result.exit_code == 2
+    assert result.exit_code == (1 if fault else 2)
     error = result.stderr.splitlines()[-1]
     assert error.startswith("error: grader 'grader'")
     assert message in error

@@ -116,7 +116,7 @@ def test_an_undefined_estimate_is_explained_in_plain_words(cells, reason, words)
 
 def test_variant_without_scored_questions_is_undefined_and_incomplete():
     variant = variant_of(0, 0, 0, 0, {UNSCORED: 4})
-    assert codes(variant) == ["undefined", "incomplete"]
+    assert codes(variant) == ["incomplete", "undefined"]  # the first screen shows the first, and why RI is undefined
     assert "no question could be scored" in message(variant, "undefined")
 
 
@@ -262,6 +262,20 @@ def test_unforced_first_pass_has_only_metrics_without_forced_answers():
     assert codes(variant) == ["forced_not_asked"]  # the other rates are exact, so there is no further warning
     assert "the other rates are exact" in message(variant, "forced_not_asked")
     assert "50 refused questions still lack their forced answers" in message(variant, "forced_not_asked")
+
+
+def test_refused_questions_that_lack_forced_answers_are_left_out_of_a_defined_index():
+    unforced = Outcome(True, None, Grade.REFUSED, unscored_reason="forced_not_asked")
+    variant = variant_of(71, 30, 21, 50, {unforced: 2})
+    assert variant.index == variant_of(71, 30, 21, 50).index
+    assert codes(variant) == ["forced_not_asked"]
+    assert "and are left out of RI" in message(variant, "forced_not_asked")
+    assert "no RI" not in message(variant, "forced_not_asked")
+
+
+def test_refusals_again_come_before_an_index_at_the_boundary():
+    again = Outcome(True, True, Grade.REFUSED, Grade.REFUSED)
+    assert codes(variant_of(0, 0, 20, 40, {again: 30})) == ["forced_refusals", "boundary"]
 
 
 # --- A summary of a file equals one from memory

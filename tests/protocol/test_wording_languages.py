@@ -74,6 +74,10 @@ REFUSALS = {
         "El texto no menciona la fecha.",
         "Lamentablemente, no dispongo de esa información.",
         "Se desconoce la fecha exacta.",
+        "Lo siento, pero no he encontrado esa información en los documentos.",
+        "No hemos encontrado ninguna respuesta a su pregunta.",
+        "Lamentablemente, no cuento con información al respecto.",
+        "En el texto no hay datos sobre eso.",
     ],
     "Italian": [
         "Non lo so.",
@@ -167,7 +171,13 @@ ANSWERS = {
         "Er konnte nicht schwimmen",
     ],
     "French": ["Je ne suis pas sûr, peut-être Lyon", "Je ne sais pas, mais c'était Lyon", "L'Inconnu du lac", "Non"],
-    "Spanish": ["No estoy seguro, quizás 1912", "No lo sé, pero era Madrid", "El soldado desconocido", "No"],
+    "Spanish": [
+        "No estoy seguro, quizás 1912",
+        "No lo sé, pero era Madrid",
+        "No tenemos ninguna duda de que fue Madrid",
+        "El soldado desconocido",
+        "No",
+    ],
     "Italian": ["Non sono sicuro, forse 1912", "Non lo so, ma era Roma", "Il Milite Ignoto", "No"],
     "Portuguese": ["Não tenho certeza, talvez 1912", "Não sei, mas era Lisboa", "O Soldado Desconhecido", "Não"],
     "Dutch": [

@@ -152,7 +152,7 @@ def regrade(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Grade the replies of a run with another grader.
+    """Grade the replies of a run with another grader or --refusal.
 
     Writes a new run and compares its grades with the old ones. The evaluated model is not asked again: an answer that
     is now a refusal has no forced answer and stays unscored. Running the same command again resumes and never pays for

@@ -60,17 +60,21 @@ def table_caveats(
     only_first = refusal_index.reason == FORCED_NOT_ASKED
     if not_forced := completeness.reasons.get(FORCED_NOT_ASKED, 0):
         exact = completeness.unscored == not_forced and only_first
-        yield Statement(FORCED_NOT_ASKED, "serious", {"questions": not_forced, "others_are_exact": exact})
+        yield Statement(
+            FORCED_NOT_ASKED,
+            "serious",
+            {"questions": not_forced, "others_are_exact": exact, "only_first": only_first},
+        )
     is_undefined = refusal_index.status == "undefined"
+    yield from _incomplete(completeness, only_first=only_first)
+    yield from _unscored_refusals(table, completeness, missing)
+    if forced.are_many and not is_undefined:
+        yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
     if not only_first:
         if is_undefined:
             values = {"reason": refusal_index.reason, "refused_again": forced.refused, "asked": forced.asked}
             yield Statement("undefined", "serious", values)
         yield from _estimate(table, refusal_index)
-    yield from _incomplete(completeness, only_first=only_first)
-    yield from _unscored_refusals(table, completeness, missing)
-    if forced.are_many and not is_undefined:
-        yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
 
 
 def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:

@@ -48,7 +48,7 @@ LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
 ARGUMENTS = ("question", "context", "choices", "must_answer", "messages")
 """Arguments that a model function can receive."""
 
-FIX = "fix the function; an edited function starts a new run"
+FIX = "fix the function (an edited one starts a new run), or score the stored replies with 'refusal-index score RUN'"
 
 
 def classify_function_error(error: Exception, name: str) -> Failure:

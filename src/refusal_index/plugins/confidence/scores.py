@@ -180,7 +180,8 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
             f"{method.name} ({requests:,})" for method, requests in sorted(amounts.items(), key=itemgetter(1))
         )
         raise SettingError(
-            f"{{method}}: every method sends requests to {plan.settings.model}: {shown}; choose some, or 'all'"
+            f"{{method}}: every method sends requests to {plan.settings.model}: {shown}; choose some, or 'all'; "
+            "'refusal-index show' prints scores that the run already has"
         )
     return free
 
