@@ -108,6 +108,13 @@ def test_force_asks_the_forced_pass_at_a_server(asked, server):
     assert run_json("f")["settings"]["named_by_server"] is True
 
 
+def test_commands_that_score_prints_name_the_address_of_the_grader(asked):
+    Path("first.csv").write_text("question,answer,reply\nWho?,Ann,I do not know\n")
+    with FakeApi(lambda prompt: "A" if prompt.count("Paris") > 1 else "B" if "Berlin" in prompt else "C") as judge:
+        done = asked("score", "first.csv", "--grader", "judge", "--grader-base-url", judge.url)
+    assert done.stdout.count(f"--grader judge --grader-base-url {judge.url}") == 2
+
+
 def test_regrade_asks_a_grader_at_a_server_and_keeps_where_the_model_was_asked(asked, server):
     asked("run", "--model", MODEL, "--base-url", server.url, *SMALL, "--out", "r")
     with FakeApi(lambda _: "A") as judge:

@@ -162,11 +162,11 @@ def test_theory_the_only_visible_sheet_with_rows_is_read_below_its_title(tmp_pat
 
 
 def test_one_of_several_sheets_is_chosen(tmp_path):
-    workbook(tmp_path / "x.xlsx", one=TABLE, two=TABLE[:3])
+    workbook(tmp_path / "x.xlsx", one=TABLE[:3], two=TABLE)
     with pytest.raises(FirstPassError, match="sheets 'one', 'two'; hide all but one, or choose one") as caught:
         grades(tmp_path / "x.xlsx")
-    assert caught.value.remedy == ("rows", ("one",))
-    assert grades(tmp_path / "x.xlsx", rows="two") == GRADES[:2]
+    assert caught.value.remedy == ("rows", ("two",))
+    assert grades(tmp_path / "x.xlsx", rows="one") == GRADES[:2]
     with pytest.raises(FirstPassError, match="expected a visible sheet out of 'one', 'two', got 'three'"):
         grades(tmp_path / "x.xlsx", rows="three")
 

@@ -12,9 +12,10 @@ import pytest
 
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
-from refusal_index.data.first_pass import FirstPass, FirstPasses, with_forced
+from refusal_index.data.first_pass import FirstPass, FirstPasses, forced_outcome, with_forced, with_rows_of_forced
 from refusal_index.data.imports import ReadOptions
 from refusal_index.findings.tallies import tallies
+from refusal_index.protocol.grading import GraderError
 from refusal_index.runs.reuse import import_file
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741 - short, for tables
@@ -239,6 +240,39 @@ def test_end_to_end_answers_without_a_grade_are_graded_by_a_rule(tmp_path):
     path.write_text("question,reference,response\nWho?,Ann,It is Ann.\nWhere?,Oslo,I don't know.\nWhen?,1870,1871\n")
     assert graded(path, "includes") == [C, R, I]
     assert graded(path, "exact") == [I, R, I]
+
+
+def test_position_of_a_choice_is_no_gold_answer(tmp_path):
+    """A position may count from 0 or from 1. With the letter of the same choice, the answers are graded."""
+    path = tmp_path / "x.jsonl"
+    row = {"question": "Where?", "choices": ["Oslo", "Rome"], "reply": "A"}
+    path.write_text(json.dumps({**row, "answer": 0}) + "\n" + json.dumps({**row, "question": "When?", "reply": ""}))
+    with pytest.raises(DatasetError, match="expected gold answers"):
+        graded(path, "choice")
+    path.write_text(json.dumps({**row, "answer": "A"}))
+    assert graded(path, "choice") == [C]
+
+
+def test_choice_does_not_grade_answers_without_choices(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("question,option_a,option_b,answer,reply\nWhere?,Oslo,Rome,A,A) Oslo\n")
+    with pytest.raises(GraderError, match="expected choices in every question"):
+        graded(path, "choice")
+
+
+def test_end_to_end_rows_of_the_forced_pass_are_found_in_any_case(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("id,variant,question,grade\n1,normal,Who?,refused\n2,normal,Where?,A\n1,Forced,Who?,A\n")
+    first, second = with_rows_of_forced(read(path).passes)
+    assert (first.forced, second.forced) == (forced_outcome(C), None)
+
+
+def test_sole_list_of_objects_in_a_document_is_no_column(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(
+        json.dumps({"responses": [{"question": "Who?", "grade": "A"}, {"question": "When?", "grade": "C"}]})
+    )
+    assert [one.grade for one in read(path).passes] == [C, R]
 
 
 def test_word_for_an_answer_without_a_grade_keeps_it_from_being_right_or_a_refusal(tmp_path):

@@ -118,7 +118,8 @@ def score(
             raise OptionError(
                 "--refusal: replies of a run are read again only without --cluster, --weight and --column"
             )
-        scored = reading.with_grades(values, graded_with_progress).scored(analysis)
+        reading = reading.with_grades(values, graded_with_progress)
+        scored = reading.scored(analysis)
         if not scored.read:
             _note_unused(files, sampling, options)
         complete = show_scored(reading, scored, as_json=json)

@@ -70,5 +70,10 @@ FLAG = Kind(
     "write true or false; where neither is known, leave the cell empty",
 )
 NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
-PROBABILITY = Kind("a probability in [0, 1]", advice="is it a percentage or a log probability?", low=0, high=1)
+PROBABILITY = Kind(
+    "a probability in [0, 1]",
+    advice="divide a percentage by 100, and take the exponential of a log probability",
+    low=0,
+    high=1,
+)
 WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)

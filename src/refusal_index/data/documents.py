@@ -68,8 +68,9 @@ def records_of(source: Source, document: Any, path: str | None = None) -> list[A
         chosen = records_in(reached(document, path.split(".")))
         if chosen:
             return chosen
-        expected = "expected the path of a list, as in results.answers"
-        raise source.wrong(f"{expected}, got {path!r}; {_advice(document)}").about("rows")
+        raise source.wrong(
+            f"expected the path of a list, as in results.answers or runs.0.answers, got {path!r}; {_advice(document)}"
+        ).about("rows")
     if isinstance(document, list):
         return document
     lists = _lists(document)
@@ -78,7 +79,7 @@ def records_of(source: Source, document: Any, path: str | None = None) -> list[A
     if len(best) == 1:
         return lists[best[0]]
     error = source.wrong(f"expected one list of {source.holds}s; {_advice(document)}")
-    raise error.with_remedy("rows", best[0]) if best and source.holds == "answer" else error
+    raise error.with_remedy("rows", (best or ["PATH"])[0]) if lists and source.holds == "answer" else error
 
 
 def _advice(document: Any) -> str:
@@ -127,7 +128,8 @@ def records_in(value: Any) -> list[Any]:
         return [_with_name(name, part) for name, part in value.items()]
     columns = [list(part.values()) if isinstance(part, Mapping) else part for part in parts]
     lengths = {len(column) if isinstance(column, list) else None for column in columns}
-    if len(lengths) != 1 or None in lengths or not any(has_column(value, role) for role in LISTED):
+    is_list = len(columns) == 1 and isinstance(columns[0], list) and bool(records_in(columns[0]))
+    if is_list or len(lengths) != 1 or None in lengths or not any(has_column(value, role) for role in LISTED):
         return []
     return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
 

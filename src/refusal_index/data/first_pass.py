@@ -298,7 +298,7 @@ def with_forced(
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got {n_same:,} of {len(refused):,} "
             f"by their ids (first: {refused[0].question.question_id!r}; this file begins with "
-            f"{forced[0].question.question_id!r}); {advice}"
+            f"{forced[0].question.question_id!r}; the column needs one name in both files); {advice}"
         ).with_remedy("column", f"question_id={text_column if n_texts else 'NAME'}")
     joined = []
     for first_pass in first:
@@ -363,8 +363,9 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     """
     models = list(dict.fromkeys(first_pass.model or "(not named)" for first_pass in passes))
     if name is None and len(models) > 1:
-        message = f"{source} holds {len(models)} models ({', '.join(models)}); choose one"
-        raise FirstPassError(message).with_remedy("name", models[0])
+        raise FirstPassError(f"{source} holds {len(models)} models ({', '.join(models)}); choose one").with_remedy(
+            "name", models[0]
+        )
     if name is not None and name not in models:
         raise FirstPassError(
             f"expected one of the models in {source}, {', '.join(models)}, got {name!r}{suggestion(name, models)}"

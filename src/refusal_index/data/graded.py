@@ -21,6 +21,7 @@ from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
 from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
+    FORCED,
     FORCED_EMPTY,
     NOT_KNOWN,
     Conflict,
@@ -303,8 +304,11 @@ def _read_grades(
 def _contradiction(row: tables.Row, by_role: Mapping[str, str]) -> TableError:
     """Return the error for a row whose grade is a refusal and whose flag says that it is not."""
     flag = by_role.get("refused") or by_role["answered"]
-    message = f"the grade says that the model refused, and column {flag!r} says that it did not; "
-    return row.wrong(f"{message}correct the row, or name one of the two columns otherwise", by_role.get("grade"))
+    return row.wrong(
+        f"the grade says that the model refused, and column {flag!r} says that it did not; correct the row, or name "
+        "one of the two columns otherwise",
+        by_role.get("grade"),
+    )
 
 
 def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[str, str]) -> list[str]:
@@ -393,7 +397,7 @@ def _first_pass(values: Values, question_id: str, grade: Grade | None, name: str
         dataset=values["dataset"],
         grade=grade,
         reply=values["reply"],
-        variant=values["variant"],
+        variant=FORCED if (values["variant"] or "").casefold() == FORCED else values["variant"],
         draw=values["draw"] or 0,
         reason=NOT_GRADED if grade is Grade.UNSCORED else None,
         p_answering=values["p_answering"],
@@ -438,6 +442,8 @@ def question_of(values: Values, question_id: str) -> Question:
     if choices is not None and right is not None and not all(choice in text for choice in choices.texts):
         gold = right
         options = choices.texts
+    elif choices is not None and right is None and gold.isdecimal() and int(gold) <= len(choices.texts):
+        gold = NOT_KNOWN  # a position may count from 0 or from 1
     accepted = dict.fromkeys((*others, *(values["aliases"] or ())))
     aliases = tuple(alias for alias in accepted if alias not in ("", gold))
     return Question(question_id, text, gold, aliases, values["topic"], values["context"], options)

@@ -670,7 +670,7 @@ def verbatim(cell: Any) -> str | None:
     if not isinstance(cell, int | float):
         raise ValueError(
             f"expected a single value, got {shortened(cell)}; write one, or name a value in it by its path as its "
-            "column, as in response.0"
+            "column, as in response.text or choices.0.text"
         )
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 

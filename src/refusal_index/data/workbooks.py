@@ -43,7 +43,10 @@ def workbook_rows(file: BinaryIO, chosen: str | None = None) -> Iterator[tuple[i
     except (OSError, KeyError, ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{error}; save it again, or as CSV") from error
     if chosen is None and len(tables) > 1:
-        raise ValueError(f"it has rows in the sheets {listed(tables)}; hide all but one, or choose one", tables[0])
+        raise ValueError(
+            f"it has rows in the sheets {listed(tables)}; hide all but one, or choose one",
+            max(tables, key=lambda name: len(sheets[name])),
+        )
     if chosen is not None and chosen not in sheets:
         raise ValueError(f"expected a visible sheet out of {listed(sheets)}, got {chosen!r}; choose one", *tables[:1])
     sizes = [sum(cell is not None for cell in cells) for cells in rows]

@@ -42,9 +42,9 @@ def is_gradable(first_pass: FirstPass) -> bool:
 
 
 def check_gold_answers(passes: Iterable[FirstPass]) -> None:
-    """Raise FirstPassError if all grades and all gold answers are missing."""
-    if all(_lacks_grade(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
-        message = "expected gold answers, got none; name their column"
+    """Raise FirstPassError if answers lack a grade and none of them has a gold answer."""
+    if {first_pass.question.gold == NOT_KNOWN for first_pass in passes if _lacks_grade(first_pass)} == {True}:
+        message = "expected gold answers (with choices: the text or letter of one), got none; name their column"
         raise FirstPassError(message).about("grader").with_remedy("column", "answer=NAME")
 
 

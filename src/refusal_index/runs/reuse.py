@@ -360,6 +360,7 @@ def graded_by_rule(passes: Sequence[FirstPass], grader: str) -> tuple[FirstPass,
     - `grader`: one of `RULES_OF_IMPORTS`.
     """
     check_gold_answers(passes)
+    check_gradable((first_pass.question for first_pass in passes if is_gradable(first_pass)), GraderKind(grader))
     return tuple(_graded_by_rule(first_pass, GraderKind(grader)) for first_pass in passes)
 
 

@@ -267,9 +267,10 @@ class Choices:
         if not 2 <= len(answers) <= len(LETTERS):
             raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(answers)}")
         if len({choice.casefold() for choice in answers}) < len(answers) or "" in answers:
-            shown = shortened(list(answers))
-            message = "expected every choice once and none empty"
-            raise ValueError(f"{message}, got {shown}; remove duplicates and empty ones")
+            raise ValueError(
+                f"expected every choice once and none empty, got {shortened(list(answers))}; remove duplicates and "
+                "empty ones"
+            )
         letters = LETTERS[: len(answers)]
         for letter, choice in zip(letters, answers, strict=True):
             if choice.upper() in set(letters) - {letter}:
