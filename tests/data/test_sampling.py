@@ -190,7 +190,7 @@ def test_few_questions_with_most_of_the_weight_give_a_caveat_in_score_and_compar
 def test_sampling_design_is_shown_in_text_and_json() -> None:
     sampling = Sampling("family", "population")
     summary = summarise(read_outcomes(rows(), sampling), Analysis(sampling=sampling))
-    text = to_text(summary_blocks(summary))
+    text = " ".join(to_text(summary_blocks(summary)).split())
     assert "400 questions in 40 clusters (column 'family') with weights (column 'population'), equivalent to" in text
     document = json.loads(json.dumps(summary_document(summary)))["variants"][0]["sampling"]
     assert (document["cluster"], document["weight"], document["clusters"]) == ("family", "population", 40)

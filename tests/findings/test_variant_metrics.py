@@ -391,3 +391,24 @@ def test_gate_states_refusals_under_the_prompt_that_it_judges() -> None:
     found = gate(run, None, Policy(at_least={"refused_unanswerable": 0.5}, variant="high"))
     (stated,) = [statement for statement in found.statements if statement.code == "refused_by_answerable"]
     assert stated.values["refused_unanswerable"] == (0.9, 0.9)
+
+
+def test_a_comparison_with_an_incomplete_run_does_not_state_refusals_by_answerability(tmp_path: Path) -> None:
+    """What is missing may be refused more often than the rest, as in the virtual run of a threshold."""
+    answerable = [index % 2 == 0 for index in range(40)]
+    refused = [index % 3 == 0 for index in range(40)]
+    wrong = [not mark or index % 5 == 0 for index, mark in enumerate(answerable)]
+    ids = [f"q{index}" for index in range(40)]
+    whole = pl.DataFrame({"question_id": ids, "refused": refused, "wrong": wrong, "answerable": answerable})
+    missing = whole.with_columns(
+        pl.when(pl.col("refused") & ~pl.col("answerable")).then(None).otherwise(pl.col(name)).alias(name)
+        for name in ("refused", "wrong")
+    )
+    stated = {}
+    for name, second in (("whole", whole), ("missing", missing)):
+        whole.with_columns(model=pl.lit("a")).write_csv(tmp_path / "a.csv")
+        second.with_columns(model=pl.lit("b")).write_csv(tmp_path / "b.csv")
+        runs = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
+        codes_of = [statement.code for statement in compare_pair(runs, Analysis()).statements]
+        stated[name] = codes_of.count("refused_by_answerable")
+    assert stated == {"whole": 2, "missing": 0}

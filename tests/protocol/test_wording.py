@@ -53,7 +53,7 @@ def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -
 @pytest.mark.parametrize(
     "text",
     [
-        "Thanks! I have carefully reviewed the documents that you provided. Regrettably, none of them contains the answer.",
+        "I have carefully reviewed the documents that you provided. Regrettably, none of them contains the answer.",
         "I looked it up but found nothing.",
         "I looked everywhere, but I don't know.",
         "I understand you ask about the cup in Peru, but I'm not sure.",

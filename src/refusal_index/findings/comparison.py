@@ -20,6 +20,7 @@ from refusal_index.data.rates import (
     NEED_NO_GRADES,
     answerable_reason,
     describe,
+    too_many_missing,
 )
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.headline import refused_by_answerable
@@ -429,7 +430,12 @@ class PairComparison(MatchedRuns):
         }
 
     def _refused(self) -> Iterator[Statement]:
-        """State what each run refused of unanswerable and of answerable questions, if some are unanswerable."""
+        """State what each run refused of unanswerable and of answerable questions, if some are unanswerable.
+
+        Says nothing if it is unknown of too many whether they were refused: refused ones may be missing more often.
+        """
+        if any(too_many_missing(run.outcomes["refused"].null_count(), run.outcomes.height) for run in self.runs):
+            return
         for side, label in zip(("first", "second"), self.labels, strict=True):
             rates = [
                 [stats.Estimate(getattr(found[name], side), name=name) for name in BY_ANSWERABLE if name in found]
