@@ -556,3 +556,21 @@ def test_refusals_of_a_real_model_are_forced_over_http(server, tmp_path):
     ]
     assert table.filter("refused")["forced_grade"].null_count() == 0
     assert "RI mixes two models" in " ".join(output.split())
+
+
+def test_end_to_end_force_of_a_runs_table_asks_for_the_contexts_that_it_lacks(tmp_path, monkeypatch):
+    (tmp_path / "q.csv").write_text("question,answer,context\nWho?,Ann,It is Ann.\nWhat?,Bob,Nothing is known.\n")
+    (tmp_path / "with_contexts.py").write_text(
+        "def answer(question, context, *, must_answer=False):\n"
+        "    return 'Ann' if must_answer or 'Ann' in context else 'I do not know.'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = ("--model", "python:with_contexts:answer", "--grader", "exact")
+    ran = CliRunner().invoke(app, ["run", *options, "--data", "q.csv", "--out", "run"])
+    assert ran.exit_code == 0, ran.output
+    refused = CliRunner().invoke(app, ["force", "run/outcomes.parquet", *options, "--out", "without"])
+    assert (refused.exit_code, "contexts or choices" in refused.stderr) == (2, True)
+    forced = CliRunner().invoke(app, ["force", "run/outcomes.parquet", *options, "--data", "q.csv", "--out", "forced"])
+    assert forced.exit_code == 0, forced.output
+    assert read_outcomes("forced/outcomes.parquet")["refused"].sum() == 1

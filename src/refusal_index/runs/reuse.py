@@ -144,6 +144,7 @@ def prepare_force(
     has_choices = all(question.choices for question in questions)
     if named_dataset is None:
         _check_grader(settings.grader, has_choices=has_choices)
+        _check_nothing_lacks(RunFolder(file.parent), file)
     prompts = load_prompt_set(settings.prompting.prompts)
     placement = Placement(settings.prompting.placement)
     dataset_name = passes[0].dataset or imported.file.stem
@@ -187,6 +188,19 @@ def prepare_force(
         ),
     )
     return checked(plan)
+
+
+def _check_nothing_lacks(run: RunFolder, file: Path) -> None:
+    """Raise SettingError for the outcome table of a run whose questions had contexts or choices, which it lacks."""
+    if file != run.outcomes or not run.replies.exists():
+        return
+    with open_store(run, made=False) as store:
+        lacks = any(question.context or question.choices for question in store.questions().values())
+    if lacks:
+        raise SettingError(
+            f"{file}: the run asked its questions with contexts or choices, which its outcome table does not hold: "
+            "name the run's questions ({data} or {dataset})"
+        )
 
 
 def _check_grader(grader: str | None, *, has_choices: bool) -> None:
