@@ -264,3 +264,10 @@ def test_every_name_of_a_rate_on_a_screen_leads_to_its_metric():
     for shown, name in SHOWN_AS.items():
         assert f"did you mean {name!r}?" in unknown_metric(shown), shown
     assert unknown_metric("wrong").endswith("at most 0.2 wrong is at least 0.8 of it")
+
+
+def test_a_grader_of_a_file_without_replies_names_their_column(tmp_path):
+    file = tmp_path / "file.csv"
+    file.write_text("question,answer,reference\nWho?,Ann,Ann\nWhat?,Bob,Bo\n")
+    with pytest.raises(ri.RefusalIndexError, match=r'columns=\{"reply": "NAME"\}'):
+        ri.score(file, grader="exact")

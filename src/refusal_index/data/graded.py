@@ -351,7 +351,7 @@ def _check_ids(source: tables.Source, rows: Sequence[tables.Row], passes: Sequen
             "a file, or name the column that tells the rows apart, which holds their model, draw (repeated samples: 0, "
             "1, ...) or question_id,",
             numbers,
-        ).with_remedy("column", "draw=NAME")
+        ).with_remedy("column", "model=NAME")
 
 
 def _repeated(passes: Sequence[FirstPass]) -> int:

@@ -42,8 +42,13 @@ def is_gradable(first_pass: FirstPass) -> bool:
 
 
 def check_gold_answers(passes: Iterable[FirstPass]) -> None:
-    """Raise FirstPassError if answers lack a grade and none of them has a gold answer."""
-    if {first_pass.question.gold == NOT_KNOWN for first_pass in passes if _lacks_grade(first_pass)} == {True}:
+    """Raise FirstPassError if there are neither grades nor replies, or answers without a grade or any gold answer."""
+    every = tuple(passes)
+    ungraded = [first_pass for first_pass in every if _lacks_grade(first_pass)]
+    if len(ungraded) == len(every) and all(first_pass.reply is None for first_pass in ungraded):
+        message = "expected replies to grade, got none; name their column"
+        raise FirstPassError(message).about("grader").with_remedy("column", "reply=NAME")
+    if ungraded and all(first_pass.question.gold == NOT_KNOWN for first_pass in ungraded):
         message = "expected gold answers (with choices: the text or letter of one), got none; name their column"
         raise FirstPassError(message).about("grader").with_remedy("column", "answer=NAME")
 
