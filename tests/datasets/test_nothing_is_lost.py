@@ -254,7 +254,8 @@ def test_replies_of_eight_models_have_the_refusals_of_their_judge():
         pytest.skip("needs the real replies in ../shared")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     plain = Counter(row["judge_pred"] for row in rows)
-    with pytest.raises(FirstPassError, match=r'columns=\{"model": "NAME"\}'):  # the file does not say which model answered
+    # The file does not say which model answered.
+    with pytest.raises(FirstPassError, match=r'columns=\{"model": "NAME"\}'):
         import_file(path, None, ReadOptions())
     read = import_file(path, None, ReadOptions(columns={"question_id": "finished_at"})).read
     counts = Counter(grades(read))
