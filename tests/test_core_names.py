@@ -31,6 +31,7 @@ ALLOWED = {
     ("models/settings.py", "ray"): "the help of --engine, --ray-address and --engine-option",
     ("protocol/final_answer.py", "command"): "a command of TeX",
     ("runs/engines.py", "command"): "the name of a setting",
+    ("runs/scoring.py", "files"): "the name of an argument",
     ("runs/settings.py", "almanac"): "the default of --model, which needs no key",
 }
 """What the core may name, by module, and why."""

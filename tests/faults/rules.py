@@ -67,7 +67,7 @@ RUN = Table(
         ),
         ends(
             "no connection; your function raises anything, exits, is cancelled or does not return",
-            "retried; before the first reply, the run ends after 20 attempts",
+            "retried; before the first reply, the run ends after 20 attempts, or when a call raises the same three times",
             "0 or 1",
             "the server (is down|goes)|slow answers|^A function fails: it ",
         ),
