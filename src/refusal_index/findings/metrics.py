@@ -110,7 +110,7 @@ SHOWN_AS: Mapping[str, str] = MappingProxyType(
 def unknown_metric(name: object) -> str:
     """Return the message for a metric that is not known, with the one that it may mean.
 
-    >>> unknown_metric("precision")[-34:]
+    >>> unknown_metric("precision")[-33:]
     "did you mean 'refusal_precision'?"
     """
     called = str(name).casefold()
