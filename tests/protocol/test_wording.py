@@ -43,6 +43,8 @@ def test_a_handwritten_answer_is_not_a_refusal(language, question, reply):
         "I understand it was Lima, but I can't be certain.",
         "At the moment it is Ann, but I'm not certain.",
         "From the context it is 42, but I can't confirm that.",
+        "J'ai lu que c'est Lima, mais je ne suis pas certain.",
+        "He leído que es Lima, pero no estoy seguro.",
     ],
 )
 def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -> None:
@@ -55,6 +57,8 @@ def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -
     [
         "I have carefully reviewed the documents that you provided. Regrettably, none of them contains the answer.",
         "I looked it up but found nothing.",
+        "J'ai examiné attentivement les documents. Aucun d'entre eux ne contient cette information.",
+        "He revisado los documentos. Ninguno contiene esta información.",
         "I looked everywhere, but I don't know.",
         "I understand you ask about the cup in Peru, but I'm not sure.",
         "As of my last update in October 2023, I'm not sure.",
