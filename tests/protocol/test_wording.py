@@ -43,6 +43,8 @@ def test_a_handwritten_answer_is_not_a_refusal(language, question, reply):
         "I understand it was Lima, but I can't be certain.",
         "At the moment it is Ann, but I'm not certain.",
         "From the context it is 42, but I can't confirm that.",
+        "It seems to be Anna Stone 1, although the passage does not say so explicitly.",
+        "It seems to have been 1912, though the document doesn't state it.",
         "J'ai lu que c'est Lima, mais je ne suis pas certain.",
         "He leído que es Lima, pero no estoy seguro.",
     ],
@@ -56,6 +58,8 @@ def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -
     "text",
     [
         "I have carefully reviewed the documents that you provided. Regrettably, none of them contains the answer.",
+        "The passage mentions Lima, but does not say who it was.",
+        "The passage seems to be about Lima, but it does not name the winner.",
         "I looked it up but found nothing.",
         "J'ai examiné attentivement les documents. Aucun d'entre eux ne contient cette information.",
         "He revisado los documentos. Ninguno contiene esta información.",
