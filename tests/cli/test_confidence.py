@@ -360,11 +360,13 @@ def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, c
     assert no_method.exit_code == 2
     assert "likelihood (4)" in no_method.stderr
     several = ("confidence", "r", "--method", "likelihood,p-true,verbalised-number")
+    assert "name it with --base-url" in command(*several).stderr, "the address is asked for before --yes"
+    several = (*several, "--base-url", server.url)
     too_many = command(*several)
     assert too_many.exit_code == 2
     assert f"more than the {before} of the run itself; add --yes" in " ".join(too_many.stderr.split())
     assert len(server.answered()) == before, "neither sent a request"
-    assert command(*several, "--yes", "--base-url", server.url).exit_code == 0
+    assert command(*several, "--yes").exit_code == 0
     assert len(server.answered()) >= before + 12
     assert command("confidence", "r").exit_code == 0, "what is stored costs nothing"
 
