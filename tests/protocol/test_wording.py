@@ -46,13 +46,16 @@ def test_a_handwritten_answer_is_not_a_refusal(language, question, reply):
         "It seems to be Anna Stone 1, although the passage does not say so explicitly.",
         "It seems to have been 1912, though the document doesn't state it.",
         "I don't have the exact figure, but it is about 42.",
+        "It lies outside the Oslo area.",
+        "Don't mention the war.",
+        "Never give the dog any chocolate.",
         "The document suggests Ann Lee, but it does not say so explicitly.",
         "J'ai lu que c'est Lima, mais je ne suis pas certain.",
         "He leído que es Lima, pero no estoy seguro.",
     ],
 )
-def test_hedged_answers_that_begin_like_an_introduction_are_answers(text: str) -> None:
-    """Made up: what stands before the hedge names something that the question does not."""
+def test_answers_that_hedge_or_resemble_a_refusal_are_answers(text: str) -> None:
+    """Made up: each names something that the question does not."""
     assert read_wording(text, "Who was it?").says is Says.ANSWER
 
 
