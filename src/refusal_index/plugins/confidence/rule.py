@@ -1,19 +1,18 @@
-"""Rules: save a method, its calibration and a threshold as a file, and answer or refuse by it.
+"""Answer or refuse by a saved rule: a method, its calibration and a threshold.
 
-A rule is used where a model is deployed, so this module imports neither NumPy, SciPy nor Polars, except to save one.
+A rule is used where a model is deployed, so this module imports neither NumPy, SciPy nor Polars.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from refusal_index.entry_points import package_version
-from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
+from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.plugins.confidence.answer_probability import (
     CALIBRATIONS,
     REDUCTIONS,
@@ -23,10 +22,6 @@ from refusal_index.plugins.confidence.answer_probability import (
 from refusal_index.protocol import TokenLogprob, read_logprobs, read_reply, write_logprobs
 from refusal_index.protocol.refusals import WORDING, RefusalRule
 from refusal_index.runs.settings import COMPARABILITY_VERSION
-
-if TYPE_CHECKING:
-    from refusal_index.findings.run_results import RunResults
-    from refusal_index.plugins.confidence.scored_answers import ScoredAnswers
 
 RULE_VERSION = 1
 """Version of the JSON document."""
@@ -138,67 +133,6 @@ def load_rule(path: str | PathLike[str], *, model: str | None = None, method: st
     except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error  # of a file that cannot be read
         raise RuleError(f"{path}: {reason}; write a rule with 'refusal-index confidence RUN --save FILE'") from error
-
-
-ABOUT_THRESHOLD = ("penalty", "max_error", "bound_level", "confidence_level", "seed", "chosen_on", "judged_on")
-"""What a rule records of how its threshold was chosen."""
-
-
-def write_rule(path: Path, run: RunResults, answers: ScoredAnswers, document: Mapping[str, Any]) -> None:
-    """Write the rule of a threshold that was chosen on a run, as JSON.
-
-    Parameters
-    ----------
-    path
-        The file.
-    run, answers
-        The run, and its answers with their scores.
-    document
-        The threshold, as `Threshold.to_document` returns it.
-
-    Raises
-    ------
-    ConfidenceError
-        If the score is computed from more than a reply and its log probabilities, or there is no threshold.
-    RunFolderError
-        If the scores are not those of a run's folder.
-    """
-    from refusal_index.data.files import json_text, plain, write_atomically  # noqa: PLC0415 - imports NumPy
-    from refusal_index.data.folder import RUN_ID  # noqa: PLC0415 - imports Polars
-    from refusal_index.data.outcome_table import ConfidenceError  # noqa: PLC0415 - imports Polars
-    from refusal_index.runs.results import procedure_of  # noqa: PLC0415 - imports Polars
-
-    method = answers.method
-    if not run.source.is_dir():
-        raise RunFolderError(f"rule: expected the folder of a run, which says how replies are read, got {run.source}")
-    if method not in REDUCTIONS:
-        raise ConfidenceError(
-            f"rule: expected a method whose score comes from a reply and its log probabilities, got {method}; "
-            f"name one of {', '.join(REDUCTIONS)} as the method"
-        )
-    if method in CALIBRATIONS and answers.calibration is None:
-        raise ConfidenceError(f"rule: {method} is not trained on one half of the questions: {answers.not_trained}")
-    if document["cut"] is None:
-        raise ConfidenceError(f"rule: expected a threshold between two scores, got none ({document['reason']})")
-    rule = {
-        "rule_version": RULE_VERSION,
-        "comparability_version": COMPARABILITY_VERSION,
-        "method": method,
-        "model": run.settings["model"],
-        "threshold": document["cut"],
-        "calibration": answers.calibration,
-        # A function only says which answers refuse, and the score is that of the answer either way.
-        "reading": replace(procedure_of(run.settings, bool).rule, function=None),
-        "provenance": {
-            "refusal_index": package_version(),
-            "run_id": run.about.get(RUN_ID),
-            "settings": run.settings,
-            "forced_prompt": (run.about.get("prompt_set") or {}).get("forced"),
-            "threshold": {name: document[name] for name in ABOUT_THRESHOLD},
-            "other_half": document["points"][0],
-        },
-    }
-    write_atomically(path, json_text(plain(rule)).encode())
 
 
 def _rule(document: Mapping[str, Any], model: str | None, method: str | None) -> SavedRule:

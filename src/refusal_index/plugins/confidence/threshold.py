@@ -30,7 +30,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.rule import write_rule
+from refusal_index.plugins.confidence.saving import write_rule
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     all_scored_answers,
