@@ -373,7 +373,7 @@ def compare(
       combined]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the runs, else 1]
-    - `metric`: Rank by this metric, also two runs. [default: RI, for three runs or more]
+    - `metric`: Rank by this metric, even if there are only two runs. [default: RI, for three runs or more]
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
     - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with

@@ -40,8 +40,8 @@ def compare(*runs: RunSource | Sequence[RunSource], **options: Any) -> PairCompa
     runs
         Runs, their folders, outcome tables or what `refusal_index.score` returned; or one list of them.
     options
-        The fields of `refusal_index.data.analysis.Analysis`. With one of ``metric``, ``adjustment`` and ``seed``, two
-        runs are ranked too.
+        The fields of `refusal_index.data.analysis.Analysis`. With a ``metric`` other than RI, two runs are ranked too;
+        ``adjustment`` and ``seed`` apply to rankings only.
 
     Returns
     -------
@@ -83,14 +83,9 @@ def comparison_of(runs: Sequence[RunResults], analysis: Analysis) -> PairCompari
 
 def refuse_ranking_options(analysis: Analysis, got: str) -> None:
     """Raise SettingError for an option of rankings that is given although there is no ranking."""
-    for name in _ranking_options(analysis):
-        raise SettingError(f"{{{name}}}: applies to a ranking of runs, got {got}; leave it out")
-
-
-def _ranking_options(analysis: Analysis) -> list[str]:
-    """Return the options of a ranking, which a comparison of two runs does not use, that are given."""
-    names = ("metric", "adjustment", "seed")
-    return [name for name in names if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name)]
+    for name in ("metric", "adjustment", "seed"):
+        if getattr(analysis, name) != getattr(DEFAULT_ANALYSIS, name):
+            raise SettingError(f"{{{name}}}: applies to a ranking of runs, got {got}; leave it out")
 
 
 def rank(runs: RunSource | Sequence[RunSource], **options: Any) -> ranking.RunRanking:

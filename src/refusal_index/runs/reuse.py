@@ -144,7 +144,7 @@ def prepare_force(
     has_choices = all(question.choices for question in questions)
     if named_dataset is None:
         _check_grader(settings.grader, has_choices=has_choices)
-        _check_nothing_lacks(RunFolder(file.parent), file)
+        _check_contexts_and_choices(RunFolder(file.parent), file)
     prompts = load_prompt_set(settings.prompting.prompts)
     placement = Placement(settings.prompting.placement)
     dataset_name = passes[0].dataset or imported.file.stem
@@ -190,7 +190,7 @@ def prepare_force(
     return checked(plan)
 
 
-def _check_nothing_lacks(run: RunFolder, file: Path) -> None:
+def _check_contexts_and_choices(run: RunFolder, file: Path) -> None:
     """Raise SettingError for the outcome table of a run whose questions had contexts or choices, which it lacks."""
     if file != run.outcomes or not run.replies.exists():
         return
