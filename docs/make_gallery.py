@@ -85,7 +85,7 @@ Every study, made from runs of the three embedded models, which are tiny and kno
 world: the results say nothing about large models.
 
 `refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index study --all RUN...`
-makes all that are possible, and says what others need. A study prints further notes. The runs:
+makes every study that the runs allow, and says what the others need. Each study prints further notes. The runs:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->
 ```bash

@@ -88,7 +88,7 @@ class SourceFile:
 
     @cached_property
     def source(self) -> tables.Source:
-        """Its name and format. Only those of text without JSON are told apart by the suffix."""
+        """Its name and format. Text formats other than JSON are recognised by the suffix."""
         name = self.path.name.lower().removesuffix(".gz")
         if self.content.startswith(PARQUET):
             kind = "parquet"

@@ -112,8 +112,9 @@ def _first_pass(
         reply=_reply(record) if likelihoods is None else _likeliest(question, likelihoods),
         reason=NOT_GRADED if grade in (None, Grade.UNSCORED) else None,
     )
-    says_nothing = grade is Grade.REFUSED and _squad(record) is not None  # which means that there is no answer
-    is_empty = likelihoods is None and is_blank(first_pass.reply) and not says_nothing
+    # In SQuAD 2, an empty answer means that the question has none: it is a refusal.
+    is_refusal = grade is Grade.REFUSED and _squad(record) is not None
+    is_empty = likelihoods is None and is_blank(first_pass.reply) and not is_refusal
     return first_pass.without_reply(FIRST_EMPTY) if is_empty else first_pass
 
 
@@ -142,7 +143,8 @@ def _usual_metric(file: SourceFile, metrics: Sequence[str]) -> str:
     usual = [name for name in USUAL_METRICS if name in metrics]
     if len(metrics) == 1 or usual:
         return usual[0] if usual else metrics[0]
-    message = f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose the one of right answers"
+    got = ", ".join(metrics) or "none"
+    message = f"{file.path}: expected one metric, got {got}; choose the one that marks right answers"
     raise FirstPassError(message).with_remedy("scorer", metrics[0] if metrics else "METRIC")
 
 
