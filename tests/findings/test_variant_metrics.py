@@ -393,7 +393,7 @@ def test_gate_states_refusals_under_the_prompt_that_it_judges() -> None:
     assert stated.values["refused_unanswerable"] == (0.9, 0.9)
 
 
-def test_a_comparison_with_an_incomplete_run_does_not_state_refusals_by_answerability(tmp_path: Path) -> None:
+def test_a_comparison_or_gate_with_unknown_refusals_does_not_state_them_by_answerability(tmp_path: Path) -> None:
     """What is missing may be refused more often than the rest, as in the virtual run of a threshold."""
     answerable = [index % 2 == 0 for index in range(40)]
     refused = [index % 3 == 0 for index in range(40)]
@@ -409,6 +409,8 @@ def test_a_comparison_with_an_incomplete_run_does_not_state_refusals_by_answerab
         whole.with_columns(model=pl.lit("a")).write_csv(tmp_path / "a.csv")
         second.with_columns(model=pl.lit("b")).write_csv(tmp_path / "b.csv")
         runs = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
-        codes_of = [statement.code for statement in compare_pair(runs, Analysis()).statements]
-        stated[name] = codes_of.count("refused_by_answerable")
-    assert stated == {"whole": 2, "missing": 0}
+        for result in (compare_pair(runs, Analysis()), gate(runs[1], runs[0], Policy(margins={"refusal_index": 0.2}))):
+            codes_of = [statement.code for statement in result.statements]
+            stated[name, type(result).__name__] = codes_of.count("refused_by_answerable")
+    assert [stated[name, "PairComparison"] for name in ("whole", "missing")] == [2, 0]
+    assert [stated[name, "GateResult"] for name in ("whole", "missing")] == [2, 0]

@@ -20,11 +20,17 @@ from refusal_index.data.rates import (
     NEED_NO_GRADES,
     answerable_reason,
     describe,
-    too_many_missing,
 )
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.headline import refused_by_answerable
-from refusal_index.findings.matching import Match, match_by_answerable, matched_variants, stacked, variants_compared
+from refusal_index.findings.matching import (
+    Match,
+    match_by_answerable,
+    matched_variants,
+    refusals_are_known,
+    stacked,
+    variants_compared,
+)
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement, rendering
 from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
 from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
@@ -432,9 +438,9 @@ class PairComparison(MatchedRuns):
     def _refused(self) -> Iterator[Statement]:
         """State what each run refused of unanswerable and of answerable questions, if some are unanswerable.
 
-        Says nothing if it is unknown of too many whether they were refused: refused ones may be missing more often.
+        Says nothing if it is unknown of too many whether they were refused.
         """
-        if any(too_many_missing(run.outcomes["refused"].null_count(), run.outcomes.height) for run in self.runs):
+        if not refusals_are_known(run.outcomes for run in self.runs):
             return
         for side, label in zip(("first", "second"), self.labels, strict=True):
             rates = [

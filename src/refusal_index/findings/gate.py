@@ -42,7 +42,7 @@ from refusal_index.findings.gate_reasons import GuardResult, decisive_reasons, n
 from refusal_index.findings.headline import refused_by_answerable
 from refusal_index.findings.imputation import knows_refused_again, with_absent
 from refusal_index.findings.judged_runs import JudgedRuns, RefusedAgain, TippingPoint, is_index
-from refusal_index.findings.matching import Match, match_by_answerable
+from refusal_index.findings.matching import Match, match_by_answerable, refusals_are_known
 from refusal_index.findings.metrics import METRICS, Printable, Statement, rendering
 from refusal_index.findings.run_differences import differing_settings, model_statements
 from refusal_index.findings.run_results import RunResults
@@ -239,9 +239,11 @@ class GateResult(Printable):
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
 
     def _refused(self) -> Iterator[Statement]:
-        """State what either run refused of the unanswerable and answerable questions compared, if some are such."""
+        """State what either run refused of the unanswerable and answerable questions compared, if that is known."""
         runs = [run for run in (self.candidate, self.baseline) if run is not None]
         tables = [first_draws(run.tables.get(self.variant, next(iter(run.tables.values())))) for run in runs]
+        if not refusals_are_known(tables):
+            return
         compared = pl.col("question_id").is_in(match_by_answerable(tables).matrix.question_ids)
         for name, rows in zip(RUNS, tables, strict=False):
             rates = answerable_metrics(rows.filter(compared), self.analysis)

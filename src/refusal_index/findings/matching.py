@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from refusal_index.data.rates import (
     never_forced,
     outcome_matrix,
     refusals_as_wrong,
+    too_many_missing,
     without_grades,
 )
 from refusal_index.errors import OutcomeTableError, suggestion
@@ -79,6 +80,11 @@ def match(
     if is_split:
         return match_by_answerable(tables)
     return replace(match_tables(tables), unforced=unforced, lacking=lacking)
+
+
+def refusals_are_known(tables: Iterable[pl.DataFrame]) -> bool:
+    """Whether it is known of nearly every question if it was refused; the unknown ones may be refused more often."""
+    return not any(too_many_missing(rows["refused"].null_count(), rows.height) for rows in tables)
 
 
 def match_by_answerable(tables: Sequence[pl.DataFrame]) -> Match:
