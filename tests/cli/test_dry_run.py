@@ -52,7 +52,7 @@ def test_dry_run_of_a_configuration_does_not_import_its_functions(command, monke
     assert (
         found["remark"]
         == "a dry run of a configuration imports no function, so earlier replies of functions are not counted, and a "
-        "function is counted under every prompt, also if it gets none and is asked once"
+        "function that takes no prompt is counted under every prompt, although it is asked once"
     )
     assert not Path("mark").exists()
     assert command("run", "--config", "c.toml").exit_code == 0
